@@ -375,15 +375,11 @@ class PartitionPositions:
 
     def partition_lag(self, tp: TopicPartition, isolation_level: IsolationLevel) -> int | None:
         """How many offsets there are between the position and the end, None if one of them is not known."""
-        return self.partition_distances(tp, isolation_level)[0]
+        return self._assigned(tp).distances(isolation_level)[0]
 
     def partition_lead(self, tp: TopicPartition) -> int | None:
         """How many offsets there are between the begin of the log and the position, None if one is not known."""
-        return self.partition_distances(tp, IsolationLevel.READ_UNCOMMITTED)[1]
-
-    def partition_distances(self, tp: TopicPartition, isolation_level: IsolationLevel) -> tuple[int | None, int | None]:
-        """``partition_lag`` and ``partition_lead``."""
-        return self._assigned(tp).distances(isolation_level)
+        return self._assigned(tp).distances(IsolationLevel.READ_UNCOMMITTED)[1]
 
     def request_partition_end_offset(self, tp: TopicPartition) -> None:
         """ListOffsets was sent for the end of the log."""

@@ -19,6 +19,7 @@ from struct import Struct
 from typing import NamedTuple, Protocol
 
 from zkconsumer.kafka.fetch.fetched_records import BatchEpochs
+from zkconsumer.kafka.net.frame_receiver import uninitialized_bytes
 from zkconsumer.kafka.record_columns import BatchColumns, RecordColumns, TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record, iter_entries
@@ -54,8 +55,7 @@ class RowBuffers:
     def next_buffer(self) -> bytearray:
         """The buffer for the next table, with undefined content."""
         if self._next is None:
-            assert compiled.RECORD_DECODER is not None, "tables are made by it"
-            self._next = compiled.RECORD_DECODER.unwritten(self.table_rows * ROW.size)
+            self._next = uninitialized_bytes(self.table_rows * ROW.size)
         return self._next
 
     def kept_rows(self, table: RecordTable) -> bytes | bytearray:
