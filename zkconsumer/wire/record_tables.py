@@ -79,7 +79,7 @@ def read_tables(
     ``decoder``: ``compiled.RECORD_DECODER``. ``rows``: filled again for each table, or a function that returns the
     buffer for the next one, which the caller may keep; its size, a multiple of ``ROW.size``, bounds the number of
     rows. Rows of entries that the reference has read are in another buffer then, which is filled again.
-    ``max_bytes``: no record of a table begins that many bytes behind the first one. ``joined_bytes_max``: small
+    ``max_bytes``: no record of a table begins that many bytes after the first one. ``joined_bytes_max``: small
     compressed entries that follow each other become one table, whose data is a copy of at most that many bytes;
     entries of more than a quarter of it are not joined. ``excluded_batches``: as for ``iter_records``.
     ``with_instructions`` False: checksums without the processor's instructions.

@@ -113,7 +113,7 @@ def rounds_of(crashes: Iterable[PipelineCrash]) -> list[tuple[PipelineCrash, ...
 
 
 IN_CI = (
-    # The group is behind the records already: what is not read now is lost.
+    # The offsets of the group are after the records already: what is not read now is lost.
     PipelineCrash(RUN, PARQUET, CLAIMED, KILL, 1),
     # The sink has the batch and the checkpoint does not: what is not recognized is written twice.
     PipelineCrash(RUN, POSTGRES, COMMITTED, KILL, 0),

@@ -101,7 +101,7 @@ def hold_records(hold: Hold, column: str, batches: Iterator[Any]) -> Iterator[An
 
 
 def decode_and_hold(frame: DataFrame, plan: Any, **options: Any) -> DataFrame:
-    """``decode`` of the product, with the step of a held pipeline before or behind it."""
+    """``decode`` of the product, with the step of a held pipeline before or after it."""
     hold = _held_plans.get(id(plan))
     if hold is None:
         return _decode(frame, plan, **options)

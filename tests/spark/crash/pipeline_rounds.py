@@ -340,7 +340,7 @@ def _wait_at_points(plays: Sequence[PipelinePlay], driver: Driver) -> None:
 
 
 def _go_on_for_a_moment(plays: Sequence[PipelinePlay], driver: Driver) -> None:
-    """Those with a delay go on, so that each is so long behind its point when all are killed."""
+    """Those with a delay go on, so that each has passed its point by so long when all are killed."""
     waiting = sorted((play for play in plays if play.crash.delay_ms is not None), key=lambda each: -_delay_ms(each))
     delays_ms = [*map(_delay_ms, waiting), 0]
     for play, delay_ms, next_ms in zip(waiting, delays_ms, delays_ms[1:], strict=False):

@@ -110,7 +110,7 @@ def framed(schema_id: int, schema: Any, **values: Any) -> bytes:
 
 
 class RegistryPlace:
-    """Subjects of a registry behind a proxy, a pipeline into parquet, and batches for it."""
+    """Subjects of a registry that is reached through a proxy, a pipeline into parquet, and batches for it."""
 
     def __init__(
         self, spark: SparkSession, server: SchemaRegistryServer, proxy: RegistryProxy, name: str, folder: Path
