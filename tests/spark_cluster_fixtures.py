@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from tests.package_zip import OURS, make_zip
-from tests.spark_session_fixtures import JAVA_OPTIONS, require_spark, spark_environment, spark_settings
+from tests.spark_class_archive import FAST_START
+from tests.spark_session_fixtures import require_spark, spark_environment, spark_settings
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import wait_until
@@ -96,7 +97,7 @@ class SparkProcess:
 def standalone(folder: Path, workers: int = 2, **environment: str) -> Iterator[str]:
     """A master and workers of one core each; gives the master's address (spark://…)."""
     script = str(spark_home() / "bin" / "spark-class")
-    settings = {"SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS, "SPARK_DAEMON_MEMORY": "256m", **environment}
+    settings = {"SPARK_DAEMON_JAVA_OPTS": FAST_START, "SPARK_DAEMON_MEMORY": "256m", **environment}
     processes = []
     try:
         master = SparkProcess(

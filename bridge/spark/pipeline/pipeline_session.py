@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from bridge.spark.pipeline.hadoop_settings import REDACTION, redaction_regex, secret_names
 from bridge.spark.pipeline.secret_reference import MaybeSecret
 from bridge.spark.pipeline.sinks.delta_session import delta_settings
+from bridge.spark.pipeline.spark_home import installed_spark_home
 from zkconsumer.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def spark_session(
         require_connect_server(master)
         builder = builder.remote(master)
     else:
-        builder = _classic_builder(builder, master, chosen)
+        builder = _classic_builder(builder, master, settings, chosen)
     if hidden := secret_names(hadoop or {}):
         chosen[REDACTION] = redaction_regex(hidden)
     chosen |= settings
@@ -133,13 +134,16 @@ def pipeline_spark_session(
     return spark_session(spec.name, master, settings, writes_delta=spec.writes_delta, hadoop=spec.hadoop)
 
 
-def _classic_builder(builder: Any, master: str | None, chosen: dict[str, str]) -> Any:
-    """The builder of a session in this process; ``chosen`` gets its settings."""
+def _classic_builder(builder: Any, master: str | None, settings: Mapping[str, str], chosen: dict[str, str]) -> Any:
+    """The builder of a session in this process; ``chosen`` gets further settings."""
     chosen["spark.ui.showConsoleProgress"] = "false"
     is_submitted = "SPARK_ENV_LOADED" in os.environ
     if master is not None or not is_submitted:
         builder = builder.master(master or "local[*]")
     if not is_submitted and (master is None or master.startswith("local")):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        home = installed_spark_home(os.environ, settings)
+        if home is not None:
+            os.environ["SPARK_HOME"] = str(home)
         chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     return builder

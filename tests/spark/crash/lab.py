@@ -22,7 +22,7 @@ from typing import Any
 
 from bridge.testing import SinkRow
 from tests.lab.group_observer import GroupObserver
-from tests.spark_session_fixtures import ROOT, spark_environment
+from tests.spark_session_fixtures import ROOT, local_spark_environment, spark_environment
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.checker import HistoryEvent, InitialOffset, OffsetCommitted
@@ -109,7 +109,8 @@ class Driver:
         self.fault_folder = self.folder / "faults"
         self.fault_folder.mkdir(parents=True)
         self.events: list[dict[str, Any]] = []
-        environment = {**os.environ, **spark_environment(), MARK: self.mark}
+        of_spark = local_spark_environment() if master is None else spark_environment()
+        environment = {**os.environ, **of_spark, MARK: self.mark}
         environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), environment["PYTHONPATH"]])
         environment["ZKC_SPARK_FAULT_FILE"] = str(self.fault_folder)
         if faults:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.postgres_fixtures import require_postgres
-from tests.spark_session_fixtures import ROOT, require_spark, spark_environment
+from tests.spark_session_fixtures import ROOT, local_spark_environment, require_spark
 
 EXAMPLE_TIMEOUT_S = 400
 CODE_MISSING = 3
@@ -30,7 +30,7 @@ def run_example(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
     result = folder / "result.json"
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / name / "run.py"), "--json", str(result), *arguments],
-        env={**os.environ, **spark_environment()}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**os.environ, **local_spark_environment()}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, timeout=EXAMPLE_TIMEOUT_S, check=False,
     )  # fmt: skip
     if done.returncode == CODE_MISSING and os.environ.get("CI") != "true":

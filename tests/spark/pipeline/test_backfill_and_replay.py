@@ -301,7 +301,7 @@ def test_a_replacement_deletes_and_writes_in_one_commit_wherever_it_ends(
 
 def test_parquet_refuses_a_replacement(stage: Stage) -> None:
     stage.cluster.produce(stage.topic, 0, good(0, 3))
-    with pytest.raises(UsageError, match=r"a replacement needs .*format postgres"):
+    with pytest.raises(UsageError, match=r"a replacement needs .*format delta or postgres"):
         stage.backfill(is_replacement=True)
     assert not (stage.folder / "rows").exists()
 

@@ -22,7 +22,7 @@ pytest.importorskip("pyspark")
 from bridge.spark.pipeline.pipeline_file import read_pipeline
 from bridge.spark.pipeline.pipeline_query import PipelineFailedError, RunningPipeline, prepare_pipeline, start_pipeline
 from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
-from tests.spark_session_fixtures import STARTS_MAX, TOO_SLOW, spark_environment
+from tests.spark_session_fixtures import STARTS_MAX, TOO_SLOW, local_spark_environment
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.zk import paths
@@ -78,7 +78,7 @@ class TwoPipelines:
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", "from zkconsumer.cli import main; main()", *words],
-                stdout=log, stderr=log, env=os.environ | spark_environment(), start_new_session=True,
+                stdout=log, stderr=log, env=os.environ | local_spark_environment(), start_new_session=True,
             )  # fmt: skip
         wait_until(self.registered, f"{name} is registered: {self.folder}/log", START_MS)
 

@@ -19,9 +19,10 @@ pytest.importorskip("pyspark")
 
 from click.testing import CliRunner
 
-from tests.spark_session_fixtures import require_spark, spark_environment
+from bridge.spark.pipeline.spark_home import installed_spark_home
+from tests.spark_session_fixtures import local_spark_environment, require_spark
 from zkconsumer.cli.main import main
-from zkconsumer.testing.sandbox import Sandbox, wait_until
+from zkconsumer.testing.sandbox import Sandbox, cache, wait_until
 from zkconsumer.testing.sandbox.waiting import free_port
 
 pytestmark = pytest.mark.real
@@ -62,12 +63,13 @@ class Runs:
     def start(self) -> subprocess.Popen[bytes]:
         settings = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         words = ["pipeline", "run", str(self.file), *settings, "--conf", f"spark.local.dir={self.folder}/local"]
+        environment = {**os.environ, **local_spark_environment(), "XDG_CACHE_HOME": str(cache.folder())}
         with open(self.folder / "log", "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", "from zkconsumer.cli import main; main()", *words],
                 stdout=log,
                 stderr=log,
-                env=os.environ | spark_environment(),
+                env={name: value for name, value in environment.items() if name != "SPARK_HOME"},
                 start_new_session=True,
             )
         self.processes.append(process)
@@ -108,6 +110,18 @@ def runs(shared_cluster: Sandbox, fresh_name: str, tmp_path: Path) -> Iterator[R
         process.wait(END_S)
 
 
+def java_command(session: int) -> str:
+    """The command line of Spark's JVM in this session of processes."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if os.getsid(int(folder.name)) == session and words[0].endswith(b"/java"):
+                return b" ".join(words).decode()
+        except OSError:
+            continue  # the process has ended
+    return ""
+
+
 def test_phases_health_and_metrics_of_real_runs(runs: Runs) -> None:
     assert runs.status()["phase"] == "never-started"
     assert runs.health() == 4
@@ -115,6 +129,9 @@ def test_phases_health_and_metrics_of_real_runs(runs: Runs) -> None:
     found = runs.wait_for("running", batch=0)
     assert (found["rows"], found["pid"], found["lag"]) == (20, first.pid, 0)
     assert runs.health() == 0
+    assert str(installed_spark_home({}, {}, cache.folder())) in java_command(first.pid), (
+        "pyspark is not read from a zip"
+    )
     with urlopen(f"http://127.0.0.1:{runs.port}/metrics", timeout=END_S) as answer:
         text = answer.read().decode()
     assert 'zkconsumer_pipeline_rows_total{pipeline="clicks"} 20\n' in text

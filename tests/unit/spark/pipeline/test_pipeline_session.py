@@ -44,6 +44,7 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     made = Builder()
     monkeypatch.setattr(SparkSession, "builder", made)
     monkeypatch.delenv("SPARK_ENV_LOADED", raising=False)
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     return made
 
 
