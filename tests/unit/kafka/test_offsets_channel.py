@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -484,7 +485,7 @@ def test_defect_15_the_end_interrupts_whatever_it_waits_for(make: Callable[..., 
 def test_a_coordinator_that_never_answers_ends_in_time(make: Callable[..., Talk]) -> None:
     talk = make(socket_timeout_ms=50)
     talk.cluster.inject(Hold(), api=OFFSET_FETCH, times=None)
-    assert "within" in talk.fetch(timeout_ms=300).failed[A]
+    assert re.search("within|in time", talk.fetch(timeout_ms=300).failed[A])
     talk.cluster.inject(Hold(), api=OFFSET_COMMIT, times=None)
     assert talk.commit({A: 9}, attempts=2)[A].outcome is WriteOutcome.UNKNOWN
     assert talk.asked(OFFSET_COMMIT) == 2

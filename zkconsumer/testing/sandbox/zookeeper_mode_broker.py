@@ -75,6 +75,8 @@ COMMON_SETTINGS = {
     "default.replication.factor": "1",
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.index.size.max.bytes": "1048576",
+    # By default a broker deletes records whose timestamps are older than a week, and many samples have such timestamps.
+    "log.retention.hours": "87600",
     "num.io.threads": "4",
     "num.network.threads": "2",
     "offsets.topic.num.partitions": "5",
