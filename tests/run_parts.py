@@ -1,4 +1,4 @@
-"""Runs the parts of the test suite and prints a table of the time that each took.
+"""Runs the parts of the test suite and prints a table of the time that each took, in minutes.
 
     python tests/run_parts.py all|unit|delta|nightly [pytest arguments]
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -86,19 +87,22 @@ UNIT = Part(
     ),
     6,
 )
-READ_NO_RECORDS = [
-    *(f"--ignore=tests/unit/{name}" for name in ("admin", "bench", "cli", "examples", "member", "project", "testing")),
-    *(f"--ignore=tests/unit/{name}" for name in ("zk", "spark/pipeline")),
-    "--ignore-glob=tests/hostile/test_*coordinator*",
-    *(f"--ignore=tests/hostile/test_{name}_hostile.py" for name in ("plan_file", "security", "zk_server", "znodes")),
-    *(
-        f"--ignore=tests/property/test_{name}_property.py"
-        for name in ("assignment", "checker", "group", "offset_files")
-    ),
-    *(f"--ignore=tests/property/test_{name}_property.py" for name in ("spark_claims", "topic_filter", "znodes")),
-    *(f"--ignore=tests/conformance/test_{name}_conformance.py" for name in ("claims", "group", "membership", "zk")),
+READ_RECORDS = [
+    *(f"tests/hostile/test_{name}_hostile.py" for name in ("records", "spark_decoder")),
+    *(f"tests/property/test_{name}_property.py" for name in ("fetch_codec", "poison", "record_tables", "records")),
+    *(f"tests/property/test_spark_{name}_property.py" for name in ("decoder", "stream")),
+    *(f"tests/conformance/test_{name}_conformance.py" for name in ("broker", "records")),
+    *(f"tests/unit/{name}" for name in ("kafka", "kafka_consumer", "spark", "wire")),
+    *(f"tests/unit/test_{name}.py" for name in ("connector", "extensions", "interruptions", "javaapi_simple")),
+    *(f"tests/unit/test_{name}.py" for name in ("many_connectors", "simple_consumer", "streams")),
+    *(f"--ignore-glob=tests/unit/kafka/test_{name}*" for name in ("api_versions", "connection", "metadata", "network")),
+    *(f"--ignore-glob=tests/unit/kafka_consumer/test_*{name}*" for name in ("config", "coordinator", "heartbeat")),
+    *(f"--ignore=tests/unit/spark/{name}" for name in ("pipeline", "sink")),
+    *(f"--ignore-glob=tests/unit/spark/test_spark_{name}*" for name in ("checkpoint", "claim", "environment", "error")),
+    *(f"--ignore-glob=tests/unit/spark/test_spark_{name}*" for name in ("fault", "listener", "offsets", "options")),
+    "--ignore-glob=tests/unit/spark/test_spark_query*",
 ]
-"""The tests of what uses no compiled module."""
+"""The tests of what a compiled module does where there is one: records are decoded and handed out."""
 WITHOUT = Part(
     "unit without extensions",
     (
@@ -106,14 +110,10 @@ WITHOUT = Part(
             *PYTEST,
             *NO_JAVA,
             *ON_BOTH_CORES,
-            "tests/hostile",
-            "tests/unit",
-            *READ_NO_RECORDS,
-            "tests/property",
-            "tests/conformance",
+            *READ_RECORDS,
         ),
     ),
-    8,
+    4,
     with_extensions=False,
     priority=5,
 )
@@ -190,6 +190,8 @@ class Result:
     part: Part
     code: int
     seconds: float
+    cpu_seconds: float
+    """Of its processes, without servers that outlive it."""
 
 
 def run(part: Part, extra: list[str], is_alone: bool) -> Result:
@@ -197,20 +199,24 @@ def run(part: Part, extra: list[str], is_alone: bool) -> Result:
     if is_alone:
         print(f"\n=== {part.name} ===", flush=True)
     start = time.monotonic()
-    code, output = 0, ""
+    code, output, cpu_seconds = 0, "", 0.0
     for command in part.commands:
         words = [*command, *(extra if "pytest" in command else [])]
         if part.priority:
             words = ["nice", "-n", str(part.priority), *words]
-        to = None if is_alone else subprocess.PIPE
         environment = dict(os.environ) if part.with_extensions else {**os.environ, "ZKCONSUMER_NO_EXTENSIONS": "1"}
-        done = subprocess.run(
-            words, cwd=ROOT, check=False, text=True, stdout=to, stderr=to and subprocess.STDOUT, env=environment
-        )
-        code, output = done.returncode or code, output + (done.stdout or "")
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as file:
+            to = None if is_alone else file
+            process = subprocess.Popen(words, cwd=ROOT, stdout=to, stderr=to and subprocess.STDOUT, env=environment)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            file.seek(0)
+            output += file.read()
+        code = process.returncode or code
+        cpu_seconds += used.ru_utime + used.ru_stime
     if not is_alone:
         print(f"\n=== {part.name} ===\n{output}", flush=True)
-    return Result(part, code, time.monotonic() - start)
+    return Result(part, code, time.monotonic() - start, cpu_seconds)
 
 
 def run_stage(lanes: tuple[tuple[Part, ...], ...], extra: list[str]) -> list[Result]:
@@ -267,12 +273,14 @@ def main() -> int:
     suite, extra = sys.argv[1], sys.argv[2:]
     start, before, is_cache_filled = time.monotonic(), processor_time(), any(cache.folder().iterdir())
     results = [result for stage in SUITES[suite] for result in run_stage(stage, extra)]
-    print(f"\n{'part':<28}{'result':<10}{'minutes':>8}{'budget':>8}")
+    print(f"\n{'part':<28}{'result':<10}{'minutes':>8}{'budget':>8}{'CPU':>8}")
     for each in results:
         ended = "ok" if each.code == 0 else f"exit {each.code}"
-        print(f"{each.part.name:<28}{ended:<10}{each.seconds / 60:>8.1f}{each.part.budget_minutes:>8.1f}")
+        minutes = (each.seconds / 60, each.part.budget_minutes, each.cpu_seconds / 60)
+        print(f"{each.part.name:<28}{ended:<10}" + "".join(f"{number:>8.1f}" for number in minutes))
     minutes, share = (time.monotonic() - start) / 60, others_share(before, processor_time())
-    print(f"{'all':<28}{'':<10}{minutes:>8.1f}{LIMIT_MINUTES.get(suite, ''):>8}")
+    cpu_minutes = sum(each.cpu_seconds for each in results) / 60
+    print(f"{'all':<28}{'':<10}{minutes:>8.1f}{LIMIT_MINUTES.get(suite, ''):>8}{cpu_minutes:>8.1f}")
     print(
         "other processes took an unknown part" if share is None else f"other processes took {share:.0%}", "of the cores"
     )
