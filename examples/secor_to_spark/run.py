@@ -129,10 +129,11 @@ class HandOver:
             f"{self._arguments.per_second} records a second until the end"
         )
         self._start_members(threads=1 if is_live else PARTITIONS // OLD_MEMBERS)
+        # Before the pipeline takes its share: the old members do not upload a partition of the pipeline any more.
+        wait_until(self._is_each_partition_uploaded, "each partition is uploaded once", WAIT_MS, poll_ms=50)
         pipeline = Pipeline(self._sandbox, self._folder)
         pipeline.start()
         self._wait(pipeline, lambda: any(SPARK in each for each in self._sandbox.admin.members(GROUP)), "Spark joins")
-        self._wait(pipeline, self._is_each_partition_uploaded, "each partition is uploaded once")
         self._wait_settled(pipeline, self.members)
         self._say(f"the pipeline is a member of the group: {self._owners_text()}")
         if is_live:
