@@ -164,7 +164,7 @@ SUITES = {
     "all": (
         ((LINT,), (TYPES,)),
         ((UNIT,),),
-        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE), (MIXED_WITHOUT, WITHOUT), (PIPELINES, DELTA)),
+        ((PIPELINES,), (SPARK,), (MIGRATION, INTEROP, WHOLE), (REAL, CONFORMANCE), (MIXED_WITHOUT, WITHOUT, DELTA)),
     ),
     "delta": (((DELTA,),),),
     "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
