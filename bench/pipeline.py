@@ -7,9 +7,9 @@ by Spark's file sink.  It has no dead letters, no lineage and no group: a record
 The pipeline is a member of a ZooKeeper group that claims each batch, counts, and commits each batch with its ranges.
 
 One real broker (3.9.1), topics of 4 partitions, AvailableNow in batches of 500,000 rows, no time folders, no rescued
-column.  A separate ``local[2]`` session for each side; they alternate, and figures are medians of ``--rounds`` runs
-after one that does not count; ratios are those of one round.  CPU is that of the JVM and, after the +, of its Python
-processes.
+column.  A separate ``local[2]`` session for each side; that of the pipeline has the SPARK_HOME of ``pipeline run``.
+They alternate, and figures are medians of ``--rounds`` runs after one that does not count; ratios are those of one
+round.  CPU is that of the JVM and, after the +, of its Python processes.
 
 The pipeline runs a second time without a place for dead letters.  The ratio is what they cost where no record is bad.
 In the topic ``100B-bad`` one record in 10,000 is broken JSON: each batch is read a second time for its dead letters.
@@ -37,6 +37,7 @@ from spark_stream import StreamRun
 from stream_results import ratio
 from topics import fill
 
+from bridge.spark.pipeline.spark_home import installed_spark_home
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars
 
@@ -169,7 +170,9 @@ def main() -> None:
         # The timestamps of the records are in 2023.
         sandbox.start_broker(BROKER, chroot="/kafka", heap_mb=HEAP_MB, settings={"log.retention.ms": "-1"})
         cluster = Cluster(sandbox.bootstrap, sandbox.zookeeper_connect)
-        with sessions((JVM, OURS), Path(scratch), ensure_spark_jars()) as one_each:
+        home = installed_spark_home({}, {})
+        homes = {} if home is None else {OURS.format: home}
+        with sessions((JVM, OURS), Path(scratch), ensure_spark_jars(), homes=homes) as one_each:
             batch_rows = BATCH_ROWS_QUICK if arguments.quick else BATCH_ROWS
             bench = Bench(one_each, cluster, Path(scratch), arguments.rounds, batch_rows)
             for topic in arguments.cells:

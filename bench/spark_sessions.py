@@ -59,27 +59,34 @@ def import_problem(_: Any, module: str) -> str:
 
 @contextmanager
 def sessions(
-    sources: tuple[Source, ...], folder: Path, jars: list[Path], before: tuple[Path, str] | None = None
+    sources: tuple[Source, ...],
+    folder: Path,
+    jars: list[Path],
+    before: tuple[Path, str] | None = None,
+    *,
+    homes: Mapping[str, Path] | None = None,
 ) -> Iterator[Sessions]:
     """One session for each format of the sources; all end with the context.  ``before``: the second checkout and its
-    Python."""
+    Python.  ``homes``: SPARK_HOME by format, where it is not the one of pyspark."""
     with ExitStack() as stack:
         made = {}
         for name, is_before in sorted({(source.format, source.is_before) for source in sources}):
             root, python = before if is_before and before is not None else (ROOT, sys.executable)
             place = folder / (f"{name}-before" if is_before else name)
-            made[name, is_before] = stack.enter_context(_process(place, jars, root, python))
+            home = (homes or {}).get(name)
+            own = {} if home is None else {"SPARK_HOME": str(home)}
+            made[name, is_before] = stack.enter_context(_process(place, jars, root, python, own))
         yield Sessions(made)
 
 
 @contextmanager
-def _process(folder: Path, jars: list[Path], root: Path, python: str) -> Iterator[Connection]:
+def _process(folder: Path, jars: list[Path], root: Path, python: str, own: Mapping[str, str]) -> Iterator[Connection]:
     folder.mkdir(parents=True, exist_ok=True)
     ours, theirs = socket.socketpair()
     with theirs:
         words = [python, __file__, str(theirs.fileno()), str(folder), str(root), *map(str, jars)]
         path = os.pathsep.join([str(root), str(ROOT / "bench")])
-        environment = {**os.environ, "PYTHONPATH": path}
+        environment = {**os.environ, "PYTHONPATH": path, **own}
         # Python workers of Spark import from their working directory first: it must not be one of the checkouts.
         process = subprocess.Popen(words, cwd=folder, env=environment, pass_fds=[theirs.fileno()])
     try:
