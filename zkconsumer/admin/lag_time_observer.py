@@ -107,8 +107,9 @@ class LagTimeObserver:
             if row.topic is not None and row.partition is not None:
                 tp = TopicPartition(row.topic, row.partition)
                 log = log_ranges.get(tp)
-                ends = (None, None) if log is None else (log.earliest, log.readable_end)
-                positions[GroupPartition(row.group, tp)] = UnreadPosition(row.current_offset, *ends)
+                start, end = (None, None) if log is None else (log.earliest, log.readable_end)
+                is_known = "current_offset" not in row.unknown
+                positions[GroupPartition(row.group, tp)] = UnreadPosition(row.current_offset, start, end, is_known)
         times = self.observe(positions, {tp: log.latest for tp, log in log_ranges.items()})
         return [
             row

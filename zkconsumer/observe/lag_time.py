@@ -96,13 +96,15 @@ class PartitionLagTime:
 class UnreadPosition:
     """The offset from which the group reads next, and the log.
 
-    ``offset`` None: the group has none; ``log_start`` and ``log_end`` None: they are not known.  ``log_end`` is the
-    end for this group: with ``read_committed`` the last stable offset.
+    ``offset`` None: the group has none, or without ``is_offset_known`` it could not be read; ``log_start`` and
+    ``log_end`` None: they are not known.  ``log_end`` is the end for this group: with ``read_committed`` the last
+    stable offset.
     """
 
     offset: int | None
     log_start: int | None
     log_end: int | None
+    is_offset_known: bool = True
 
     @property
     def has_unread_records(self) -> bool:
@@ -112,6 +114,8 @@ class UnreadPosition:
     @property
     def problem(self) -> str:
         """Why the first unread record cannot be identified; empty if it can, or if there is none."""
+        if not self.is_offset_known:
+            return "the offset of the group is not known"
         if self.offset is None:
             return "the group has no offset here, so auto.offset.reset decides which record it reads first"
         if self.log_end is None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import RunTool, put
+from tests.in_memory_fixtures import MakeWorld
 from tests.transactional_records import Transactions
 from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.cli import lag as lag_command
@@ -60,6 +61,27 @@ def test_an_offset_outside_of_the_log_has_unknown_seconds_and_a_reason(world: Fa
     assert values == [(None, "unknown", ["lag_seconds"])] * 2
     assert "before the start of the log (1), so auto.offset.reset decides" in rows[0]["lag_time"]["reason"]
     assert "beyond the end of the log (0), so auto.offset.reset decides" in rows[1]["lag_time"]["reason"]
+
+
+def test_an_offset_that_cannot_be_read_is_not_an_offset_that_does_not_exist(
+    world: FakeEnvironment, tool: RunTool
+) -> None:
+    world.create_topic("clicks", 1)
+    put(world, {0: b"abc"})
+    [row] = json.loads(tool("lag", "g1", "-o", "json").stdout)["partitions"]
+    assert row["lag_time"]["reason"] == "the offset of the group is not known"
+
+
+def test_a_broker_that_is_gone_makes_only_its_partitions_unknown(make_world: MakeWorld) -> None:
+    world, clock = make_world(2), ManualClock()
+    world.create_topic("clicks", 2)
+    for partition in (0, 1):
+        old_records(world, clock, partition, 50_000)
+    put(world, {0: 0, 1: 0})
+    world.cluster.stop_broker(world.cluster.addresses[0].broker_id)
+    done = run(world, clock, "lag", "g1")
+    assert [line.split()[4:6] for line in done.stdout.splitlines()[1:3]] == [["?", "?"], ["1", "50"]]
+    assert done.exit_code == 1
 
 
 def test_a_reader_of_committed_records_has_caught_up_at_the_last_stable_offset(

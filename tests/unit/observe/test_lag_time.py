@@ -59,6 +59,7 @@ def test_transaction_markers_up_to_the_end_are_no_unread_records() -> None:
     ("position", "words"),
     [
         (UnreadPosition(None, 0, 20), "no offset"),
+        (UnreadPosition(None, 0, 20, is_offset_known=False), "the offset of the group is not known"),
         (UnreadPosition(10, 0, None), "end of the log is not known"),
         (UnreadPosition(21, 0, 20), "beyond the end"),
         (UnreadPosition(10, 11, 20), "before the start of the log (11), so auto.offset.reset decides"),
