@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -17,8 +17,10 @@ from zkconsumer.admin.describe import GroupDescribeRow
 from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.admin.zookeeper_group_snapshot import read_group_snapshot
 from zkconsumer.cli.main import main
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.observe.lag_time import KnownLagTime, LagTimeAtLeast, TimestampKind
-from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.testing.sandbox.producer_process import RecordToSend
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -134,3 +136,39 @@ def test_without_timestamps_only_what_was_observed_has_a_time(clusters: Clusters
             assert isinstance(found, KnownLagTime)
             assert found.kind is TimestampKind.OBSERVED
             assert_near(found.lag_ms / 1000, time.time() - produced_s[number])
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "1.1.1"])
+def test_a_member_exports_the_age_of_the_record_that_its_program_has_in_hand(
+    clusters: Clusters, names: tuple[str, str], release: str
+) -> None:
+    """By the timestamp of the record, or of brokers without timestamps by the reads of the metric."""
+    cluster = clusters.get(release)
+    group, topic = names
+    cluster.create_topic(topic, 1)
+    settings = {"zookeeper_connect": cluster.zookeeper_connect, "group_id": group, "auto_offset_reset": "smallest"}
+    with closing(ZookeeperConsumerConnector(ConsumerConfig(**settings))) as connector:
+        [stream] = connector.create_message_streams({topic: 1})[topic]
+        records = iter(stream)
+        cluster.produce(topic, 0, 1)
+        next(records)
+        wait_until(lambda: lag_seconds(connector) is not None, "a broker has answered", 60_000)
+        time.sleep(0.5)
+        lag_seconds(connector)
+        produced_s = time.time()
+        cluster.produce(topic, 0, 1)
+        next(records)
+        for _ in range(8):
+            time.sleep(0.5)
+            lag_seconds(connector)
+        found_s = lag_seconds(connector)
+        assert found_s is not None
+        assert_near(found_s, time.time() - produced_s)
+        assert found_s > 2
+
+
+def lag_seconds(connector: ZookeeperConsumerConnector) -> float | None:
+    """The value of the metric as a scrape reads it; None while it is unknown."""
+    metrics = connector.metrics()["metrics"]
+    values = [each["Value"] for name, each in metrics.items() if "name=ConsumerLagSeconds" in name]
+    return values[0] if values and values[0] >= 0 else None
