@@ -102,7 +102,7 @@ def lag(
     if not watch:
         code = EXIT_FAILED if first.not_known or first.topics_not_found else 0
         if output == "json":
-            print_json(_json(first) | {"exit_code": code})
+            print_json(lag_document(first) | {"exit_code": code})
         else:
             click.echo("\n".join(_lines(first.rows)))
         print_not_known(first.not_known)
@@ -112,7 +112,7 @@ def lag(
     looks = _snapshots(look, first, f"the group {group} does not exist any more in {home}", round(interval * 1000))
     if output == "json":
         for each in looks:
-            print_json(_json(each), is_line=True)
+            print_json(lag_document(each), is_line=True)
             sys.stdout.flush()
     else:
         _watch(looks)
@@ -290,7 +290,8 @@ def _lines(rows: Sequence[GroupDescribeRow]) -> list[str]:
     return [*table_lines(LAG_COLUMNS, cells), f"TOTAL {LagTotal.of(rows)}"]
 
 
-def _json(look: LagSnapshot) -> dict[str, object]:
+def lag_document(look: LagSnapshot) -> dict[str, object]:
+    """The document of ``lag -o json``, without the exit code."""
     total = LagTotal.of(look.rows)
     return {
         "schema": SCHEMA,
