@@ -278,7 +278,7 @@ def read_verify_document(session: AdminSession, group: str) -> VerifyDocument:
             f"can be compared in {', '.join(one.value for one in phases)}. See: "
             f"zkconsumer migrate status {shlex.quote(group)}"
         )
-    differences = _differences(moving, phase)
+    differences, name = _differences(moving, phase), shlex.quote(group)
     return {
         "schema": VERIFY_SCHEMA,
         "group": group,
@@ -287,7 +287,7 @@ def read_verify_document(session: AdminSession, group: str) -> VerifyDocument:
         "compared_offsets": phase not in PHASES_WITHOUT_COMPARISON,
         "differences": differences,
         "exit_code": EXIT_VERIFICATION if differences else 0,
-        "next_steps": [f"zkconsumer migrate {'rollback' if differences else 'status'} {shlex.quote(group)}"],
+        "next_steps": [f"zkconsumer migrate rollback {name}" if differences else f"zkconsumer migrate status {name}"],
     }
 
 
