@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.admin_session import AdminSession, AnySession
 from zkconsumer.admin.coordinator_group_snapshot import coordinator_group_rows, read_coordinator_group_snapshot
 from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
 from zkconsumer.admin.text_format import count_text
@@ -88,15 +88,7 @@ def lag(
     group has nothing of a --topic, or a part is unknown (not with --watch, which continues).
     """
     session = open_admin_session(context, cluster)
-    look, home = _coordinator_group_reader(session.brokers, group, topics), "its coordinator"
-    first: LagSnapshot | None = None
-    if isinstance(session, AdminSession):
-        old = _zookeeper_group_reader(session, group, topics)
-        first = old()
-        if first is not None:
-            look, home = old, "ZooKeeper"
-    if first is None:
-        first = look()
+    look, home, first = first_lag_snapshot(session, group, topics)
     if first is None:
         exit_no_such_group(context, session, group)
     if not watch:
@@ -116,6 +108,21 @@ def lag(
             sys.stdout.flush()
     else:
         _watch(looks)
+
+
+def first_lag_snapshot(
+    session: AnySession, group: str, topics: Sequence[str] = ()
+) -> tuple[Callable[[], LagSnapshot | None], str, LagSnapshot | None]:
+    """Read the group in the store that has it, ZooKeeper first; return the reader for the next reads, the store's name,
+    and the snapshot, which is None if neither has it.  Raises ``UnavailableError``.
+    """
+    if isinstance(session, AdminSession):
+        old = _zookeeper_group_reader(session, group, topics)
+        first = old()
+        if first is not None:
+            return old, "ZooKeeper", first
+    look = _coordinator_group_reader(session.brokers, group, topics)
+    return look, "its coordinator", look()
 
 
 def _zookeeper_group_reader(
