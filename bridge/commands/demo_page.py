@@ -22,6 +22,7 @@ from bridge.commands.web import DEFAULT_WEB_PORT, EXTRA_MISSING
 from bridge.testing.embedded_broker import EmbeddedBroker
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
+from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import UsageError
@@ -74,7 +75,7 @@ class DemoCluster:
     """The cluster, and the thread that changes it.  A context manager."""
 
     def __init__(self) -> None:
-        self.world = FakeEnvironment(brokers=0, connect=BlockingConnection)
+        self.world = FakeEnvironment(brokers=0, connect=BlockingConnection, clock=SYSTEM_CLOCK)
         self.broker = EmbeddedBroker(nodes=2, zookeeper=ADDRESS, zk_store=self.world.store)
         self._dependencies = AdminDependencies(store=self.world.store, connect=BlockingConnection)
         self._folder = tempfile.TemporaryDirectory(prefix="zkconsumer-demo-")
@@ -90,7 +91,7 @@ class DemoCluster:
             self.world.zookeeper.ensure(paths.owners_of_topic(group, "orders"))
             for partition in range(DEMO_TOPICS["orders"]):
                 self.world.zookeeper.ensure(paths.offset(group, TopicPartition("orders", partition)), b"%d" % offset)
-        self._produce(RECORDS_EACH)
+        self._produce(RECORDS_EACH * 5)
         self._readers.append(DemoReader(self.world, "anna"))
         self._activity = spawn("zkconsumer-demo-activity", self._run, _report)
         self._migration = spawn("zkconsumer-demo-migration", self._migrate, _report)
@@ -127,7 +128,7 @@ class DemoCluster:
         pause_ms = PHASE_ROUNDS * ROUND_MS
         for round_number in range(1_000_000):
             plan = str(Path(self._folder.name) / f"{round_number}.plan")
-            steps = [("plan", MOVING_GROUP, "-f", plan, "--offset-convention", "next")]
+            steps = [("plan", MOVING_GROUP, "-f", plan, "--offset-convention", "next", "--no-acl-fence")]
             steps += [("apply", plan, "--execute", "--stop-after", phase) for phase in PHASES_SHOWN[:-1]]
             steps += [("apply", plan, "--execute"), ("rollback", MOVING_GROUP, "--execute")]
             for step in steps:
@@ -183,8 +184,8 @@ class DemoReader:
     def _reading(self, stream: object) -> Callable[[StopSignal], None]:
         def run(_: StopSignal) -> None:
             for number, _message in enumerate(stream):  # type: ignore[var-annotated, arg-type]
-                if number % 10 == 0 and self._pause.wait(READ_PAUSE_MS / 1000):
-                    return
+                if number % 10 == 0:
+                    self._pause.wait(READ_PAUSE_MS / 1000)
 
         return run
 

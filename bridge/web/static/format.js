@@ -24,7 +24,7 @@ export function clock(ms) {
 }
 
 export function moment(ms) {
-  return ms === null || ms === undefined ? null : new Date(ms).toISOString().replace(/\.\d+Z$/, "Z").replace("T", " ");
+  return ms === null || ms === undefined ? null : new Date(ms).toISOString().replace(/\.\d+Z$/, "").replace("T", " ");
 }
 
 /** [0, 1, 2, 5] -> "0–2, 5" */

@@ -223,7 +223,7 @@ export class GroupPage {
     const some = found.slice(this.pageNumber * ROWS_PER_PAGE, (this.pageNumber + 1) * ROWS_PER_PAGE);
     showRows(this.partitionRows, some, rowKey, (row) => [
       row.topic, right(row.partition), known(row, "current_offset"), known(row, "log_end_offset"), known(row, "lag"),
-      ...(hasSeconds ? [secondsCell(row)] : []), trendCell(row), right(row.time ? span(row.time.caught_up_in_s) : null),
+      ...(hasSeconds ? [secondsCell(row)] : []), trendCell(row), right(row.lag === 0 ? "now" : row.time ? span(row.time.caught_up_in_s) : null),
       row.unknown.includes("consumer_id") ? { text: "?", class: "unknown" } : { text: row.owner_kind === "fence" ? "fence of a migration" : row.consumer_id, class: "mono" },
     ]);
     show(this.pager, [this.pageNumber, pages, found.length], () => pages > 1 ? [

@@ -1,4 +1,5 @@
 // The graph of the lag over time, drawn by uPlot.  Lines differ by colour and by dashes.
+import { clock } from "./format.js";
 import uPlot from "/static/vendor/uplot/uPlot.esm.js";
 
 const DASHES = [[], [], [8, 4], [2, 3], [10, 3, 2, 3], [5, 2], [1, 4], [12, 4, 4, 4], [6, 6]];
@@ -30,13 +31,14 @@ export class LagGraph {
     this.names = names;
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
     const records = (_, values) => values.map((value) => (value === null ? "" : value.toLocaleString("en")));
-    const value = (_, one) => (one === null || one === undefined ? "unknown" : one.toLocaleString("en"));
+    // Without a pointer in the graph there is no index, and the legend shows only the names.
+    const value = (_, one, __, index) => (index === null || index === undefined ? "" : one === null || one === undefined ? "unknown" : one.toLocaleString("en"));
     const line = (label, at) => ({ label, value, stroke: colour(`--series-${at}`), width: at ? 1.5 : 2.5, dash: DASHES[at], spanGaps: false });
     this.plot = new uPlot({
       width: Math.max(200, this.place.clientWidth - 16),
       height: 230,
-      series: [{ label: "Time" }, line("All topics", 0), ...topics.map((topic, at) => line(topic, at + 1))],
-      axes: [axis, { ...axis, size: 70, values: records }],
+      series: [{ label: "Time", value: (_, one) => (one === null ? "" : clock(one * 1000)) }, line("All topics", 0), ...topics.map((topic, at) => line(topic, at + 1))],
+      axes: [{ ...axis, space: 90, values: (_, times) => times.map((time) => clock(time * 1000)) }, { ...axis, size: 70, values: records }],
       scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
       legend: { live: true },
     }, data, this.place);
