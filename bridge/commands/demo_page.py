@@ -128,7 +128,9 @@ class DemoCluster:
         pause_ms = PHASE_ROUNDS * ROUND_MS
         for round_number in range(1_000_000):
             plan = str(Path(self._folder.name) / f"{round_number}.plan")
-            steps = [("plan", MOVING_GROUP, "-f", plan, "--offset-convention", "next", "--no-acl-fence")]
+            steps: list[tuple[str, ...]] = [
+                ("plan", MOVING_GROUP, "-f", plan, "--offset-convention", "next", "--no-acl-fence")
+            ]
             steps += [("apply", plan, "--execute", "--stop-after", phase) for phase in PHASES_SHOWN[:-1]]
             steps += [("apply", plan, "--execute"), ("rollback", MOVING_GROUP, "--execute")]
             for step in steps:

@@ -36,8 +36,8 @@ ADDRESS = "fake.invalid:2181"
 class FakeEnvironment:
     """One ensemble, one cluster.  A context manager: its end closes the connectors and stops the delivery thread.
 
-    ``connect``: how connectors reach brokers that are registered in its ZooKeeper but are not in this cluster.  ``clock``: the times
-    of znodes; None: fixed times, which grow by one with each write.
+    ``connect``: how connectors reach brokers that are registered in its ZooKeeper but are not in this cluster.
+    ``clock``: the times of znodes; None: fixed times, which grow by one with each write.
     """
 
     def __init__(

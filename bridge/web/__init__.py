@@ -1,7 +1,7 @@
 """``zkconsumer web``: a page in the browser that shows groups, their lag and their migrations; it changes nothing.
 
     page_documents, group_changes,       pure: snapshots in; what the page shows, and events, out
-      lag_history, lag_times
+      lag_series, lag_times
     request_checks, web_sessions         pure: whether a request is answered (Host, Origin, token, cookie, limits)
     read_state, reading_schedule         pure: the last good document beside the last error; when to read next
     document_readers                     one function for each document: a session in, the document of a command out

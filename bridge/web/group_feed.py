@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bridge.web.group_changes import EventHistory, GroupEvent, changed_rows, group_events, migration_events
-from bridge.web.lag_history import LagHistory
+from bridge.web.lag_series import LagSeries
 from bridge.web.page_documents import group_page, move_page
 from bridge.web.read_state import Document, ReadState
 
 if TYPE_CHECKING:
-    from bridge.web.lag_times import LagTimes, PartitionLagTime
+    from bridge.web.lag_times import LagTimes, ShownLagTime
     from zkconsumer.cli.groups import DescribeReport
     from zkconsumer.types import TopicPartition
 
@@ -70,7 +70,7 @@ class GroupFeed:
         self._lock = threading.Lock()
         self._states: dict[str, ReadState] = dict.fromkeys(GROUP_KINDS, ReadState())
         self._pages: dict[str, dict[str, Any]] = {}
-        self._history = LagHistory()
+        self._history = LagSeries()
         self._events = EventHistory()
         self._published: dict[str, PublishedMessage] = {}
 
@@ -85,7 +85,7 @@ class GroupFeed:
             return dict(self._published)
 
     def put_report(
-        self, report: DescribeReport | None, times: Mapping[TopicPartition, PartitionLagTime], at_ms: int
+        self, report: DescribeReport | None, times: Mapping[TopicPartition, ShownLagTime], at_ms: int
     ) -> None:
         """A read of the group that ended; None: there is no such group."""
         page = None if report is None else self._page_of(report, times)
@@ -167,7 +167,7 @@ class GroupFeed:
         with self._lock:
             return self._history.to_json()
 
-    def _page_of(self, report: DescribeReport, times: Mapping[TopicPartition, PartitionLagTime]) -> dict[str, Any]:
+    def _page_of(self, report: DescribeReport, times: Mapping[TopicPartition, ShownLagTime]) -> dict[str, Any]:
         page = group_page(report)
         by_place = {(tp.topic, tp.partition): time.to_json() for tp, time in times.items()}
         page["rows"] = [{**row, "time": by_place.get((row["topic"], row["partition"]))} for row in page["rows"]]

@@ -31,7 +31,7 @@ CAUGHT_UP_S_MAX = 30 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLagTime:
+class ShownLagTime:
     """``seconds``: how old the first record is that was not read; None: unknown, never 0 for unknown.
 
     ``is_at_least``: the true value may be greater.  ``time_kind``: ``CreateTime`` or ``LogAppendTime``, None if not
@@ -60,7 +60,7 @@ class LagTimes(Protocol):
 
     def observe(
         self, session: AnySession, rows: Sequence[GroupDescribeRow], now_ms: int
-    ) -> Mapping[TopicPartition, PartitionLagTime]:
+    ) -> Mapping[TopicPartition, ShownLagTime]:
         """What is known about these partitions now; ``now_ms``: monotonic.
 
         May send requests to the brokers.  A failure leaves values None: it must not raise for a broker that does not
@@ -77,7 +77,7 @@ class ObservedTrend:
 
     def observe(
         self, session: AnySession, rows: Sequence[GroupDescribeRow], now_ms: int
-    ) -> Mapping[TopicPartition, PartitionLagTime]:
+    ) -> Mapping[TopicPartition, ShownLagTime]:
         """See ``LagTimes``; sends no request."""
         lags = {
             TopicPartition(row.topic or "", row.partition): max(0, row.lag)
@@ -93,13 +93,13 @@ class ObservedTrend:
         if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_INTERVAL_MS:
             self._samples.append((now_ms, lags))
 
-    def _time_of(self, tp: TopicPartition, lag: int, now_ms: int) -> PartitionLagTime | None:
+    def _time_of(self, tp: TopicPartition, lag: int, now_ms: int) -> ShownLagTime | None:
         oldest = next(((at_ms, lags[tp]) for at_ms, lags in self._samples if tp in lags), None)
         if oldest is None or now_ms - oldest[0] < TREND_SPAN_MIN_MS:
             return None
         trend = (lag - oldest[1]) * 1000 / (now_ms - oldest[0])
         in_s = 0.0 if lag == 0 else lag / -trend if trend < 0 else None
-        return PartitionLagTime(
+        return ShownLagTime(
             trend=round(trend, 2),
             caught_up_in_s=None if in_s is None or in_s > CAUGHT_UP_S_MAX else round(in_s, 1),
         )

@@ -19,7 +19,7 @@ TOPICS_MAX = 8
 differ enough."""
 
 
-class LagHistory:
+class LagSeries:
     """Of one group.  ``add`` is called after each read."""
 
     def __init__(self) -> None:
