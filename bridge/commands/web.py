@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_WEB_PORT = 8650
 TOKEN_BYTES = 32
 
-EXTRA_MISSING = "the page needs the extra [web]: pip install 'zkconsumer[web]'"
+EXTRA_MISSING = "the page needs the packages of the extra [web]: pip install '.[web]' in a clone of its repository"
 
 file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
 

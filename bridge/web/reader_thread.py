@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AnySession
     from zkconsumer.base.clock import Clock
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("zkconsumer.web")
 
 OpenSession: TypeAlias = "Callable[[], AnySession]"
 
