@@ -27,6 +27,7 @@ TEST = [
     "import-linter>=2.1",
     "kafka-python>=3.0",
     "mypy>=1.11",
+    "playwright>=1.49",
     "psutil>=5.9",
     "pyspark[pipelines]>=4.2",
     "pytest>=8.2",

@@ -125,6 +125,7 @@ MIXED_WITHOUT = Part(
 )
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 8)
+WEB = Part("the page in a browser", ((*PYTEST, "-m", "real and not nightly", "tests/web"),), 3)
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
 INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 3)
 MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 5)
@@ -164,7 +165,7 @@ SUITES = {
     "all": (
         ((LINT,), (TYPES,)),
         ((UNIT,),),
-        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE), (MIXED_WITHOUT, WITHOUT), (PIPELINES, DELTA)),
+        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE), (MIXED_WITHOUT, WITHOUT, WEB), (PIPELINES, DELTA)),
     ),
     "delta": (((DELTA,),),),
     "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),

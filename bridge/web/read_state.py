@@ -62,6 +62,9 @@ class ReadState:
         }
 
 
-def next_read_ms(started_ms: int, ended_ms: int, interval_ms: int) -> int:
-    """When to read again: ``interval_ms`` after the start, and later if the read itself took long."""
-    return max(started_ms + interval_ms, ended_ms + (ended_ms - started_ms) * (READ_SHARE_MAX - 1), ended_ms)
+def next_read_ms(started_ms: int, ended_ms: int, cpu_ms: int, interval_ms: int) -> int:
+    """When to read again: ``interval_ms`` after the start, and later if the read used much CPU.
+
+    Waiting for a server that does not answer is no work, so it delays nothing.
+    """
+    return max(started_ms + interval_ms, ended_ms + cpu_ms * (READ_SHARE_MAX - 1))

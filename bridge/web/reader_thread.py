@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.web.read_state import next_read_ms
+from zkconsumer.base.clock import thread_cpu_ms
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import ZkConsumerError
 
@@ -78,12 +79,12 @@ class ReaderThread:
     def _run(self, stop: StopSignal) -> None:
         try:
             while (subject := self._next_subject()) is not None:
-                started_ms = self._clock.now_ms()
+                started_ms, started_cpu_ms = self._clock.now_ms(), thread_cpu_ms()
                 self._read(subject)
-                ended_ms = self._clock.now_ms()
+                ended_ms, cpu_ms = self._clock.now_ms(), thread_cpu_ms() - started_cpu_ms
                 with self._changed:
                     if subject in self._due_ms:
-                        self._due_ms[subject] = next_read_ms(started_ms, ended_ms, self._kind.interval_ms)
+                        self._due_ms[subject] = next_read_ms(started_ms, ended_ms, cpu_ms, self._kind.interval_ms)
         finally:
             if self._session is not None:
                 self._session.close()

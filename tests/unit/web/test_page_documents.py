@@ -250,6 +250,10 @@ def test_a_group_that_is_gone_is_not_shown() -> None:
     assert not ReadState().is_known
 
 
-def test_a_slow_read_is_repeated_less_often() -> None:
-    assert next_read_ms(0, 20, 1_000) == 1_000
-    assert next_read_ms(0, 1_000, 1_000) == 20_000
+def test_a_read_that_works_long_is_repeated_less_often() -> None:
+    assert next_read_ms(0, 20, 20, 1_000) == 1_000
+    assert next_read_ms(0, 1_000, 1_000, 1_000) == 20_000
+
+
+def test_a_read_that_waits_long_is_repeated_at_once() -> None:
+    assert next_read_ms(0, 30_000, 5, 1_000) == 30_095
