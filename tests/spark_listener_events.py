@@ -23,13 +23,18 @@ def source_of(end: Any, latest: Any = None, description: str = "KafkaV2[Subscrib
 
 
 def progressed(
-    *sources: dict[str, Any], name: str | None = "etl", batch: int = 0, query: uuid.UUID = QUERY, run: uuid.UUID = RUN
+    *sources: dict[str, Any],
+    name: str | None = "etl",
+    batch: int = 0,
+    query: uuid.UUID = QUERY,
+    run: uuid.UUID = RUN,
+    timestamp: str = "2026-01-01T00:00:00.000Z",
 ) -> QueryProgressEvent:
     read = {
         "id": str(query),
         "runId": str(run),
         "name": name,
-        "timestamp": "2026-01-01T00:00:00.000Z",
+        "timestamp": timestamp,
         "batchId": batch,
         "batchDuration": 1,
         "stateOperators": [],

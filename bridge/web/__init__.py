@@ -1,9 +1,9 @@
 """``zkconsumer web``: a page in the browser that shows groups, their lag and their migrations; it changes nothing.
 
     page_documents, group_changes,       pure: snapshots in; what the page shows, and events, out
-      lag_series, lag_times
+      lag_series
     request_checks, web_sessions         pure: whether a request is answered (Host, Origin, token, cookie, limits)
-    read_state, reading_schedule         pure: the last good document beside the last error; when to read next
+    read_state                           pure: the last good document beside the last error; when to read next
     document_readers                     one function for each document: a session in, the document of a command out
     cluster_watcher                      the threads that read, shared by all viewers
     event_stream, page_app               the ASGI application

@@ -26,10 +26,10 @@ from bridge.web.document_readers import (
 )
 from bridge.web.group_feed import DOCTOR, GROUP, LAG, MOVE, STATES, VERIFY, GroupFeed, PublishedMessage
 from bridge.web.group_totals import read_group_totals
-from bridge.web.lag_times import LagTimes, ObservedTrend
 from bridge.web.page_documents import list_rows
 from bridge.web.read_state import Document, ReadState
 from bridge.web.reader_thread import OpenSession, ReaderThread, ReadingKind
+from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class ClusterWatcher:
     """``open_session``: called on the threads that read.  ``on_change``: called on them after each read; must not
     block.
 
-    ``complete``: completes the commands in a document with the options of this cluster.  ``new_lag_times``: one for
-    each group.
+    ``complete``: completes the commands in a document with the options of this cluster.
     """
 
     def __init__(
@@ -85,12 +84,10 @@ class ClusterWatcher:
         on_change: Callable[[], None],
         *,
         complete: Callable[[object], object] = lambda document: document,
-        new_lag_times: Callable[[], LagTimes] = ObservedTrend,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._on_change = on_change
         self._complete = complete
-        self._new_lag_times = new_lag_times
         self._clock = clock
         self._lock = threading.Lock()
         self._groups: dict[str, _Interest] = {}
@@ -175,7 +172,7 @@ class ClusterWatcher:
             self._drop_unwanted()
             if len(self._groups) >= GROUPS_MAX:
                 raise TooManyGroups(f"{GROUPS_MAX} groups are shown; close the page of another one")
-            self._groups[group] = _Interest(GroupFeed(group, self._new_lag_times(), self._complete))
+            self._groups[group] = _Interest(GroupFeed(group, self._complete))
         return self._groups[group]
 
     def _drop_unwanted(self) -> None:
@@ -233,9 +230,8 @@ class ClusterWatcher:
         feed = self._feed_of(group)
         if feed is None:
             return
-        report = read_group_report(session, group)
-        times = {} if report is None else feed.lag_times.observe(session, report.rows, self._clock.now_ms())
-        feed.put_report(report, times, self._clock.wall_ms())
+        feed.observer = feed.observer or LagTimeObserver.of_session(session)
+        feed.put_report(read_group_report(session, group, feed.observer), self._clock.wall_ms())
         self._ended()
 
     def _read_lag(self, session: AnySession, group: str) -> None:

@@ -25,6 +25,7 @@ from zkconsumer.zk import paths
 if TYPE_CHECKING:
     from bridge.migration.inspect.copied_offsets import CopiedOffsetsStatus
     from bridge.web.read_state import Document
+    from zkconsumer.admin.lag_time_observer import LagTimeObserver
 
 DOCTOR_INTERVAL_MS = 5_000
 """The time between the doctor's two reads, as ``groups doctor`` has it by default."""
@@ -36,9 +37,11 @@ def read_list_document(session: AnySession) -> Document:
     return group_list_document(found.lines, found.not_known)
 
 
-def read_group_report(session: AnySession, group: str) -> DescribeReport | None:
-    """``groups describe``; None if there is no such group."""
-    return read_describe_report(session, group)
+def read_group_report(
+    session: AnySession, group: str, observer: LagTimeObserver | None = None
+) -> DescribeReport | None:
+    """``groups describe``; None if there is no such group.  ``observer``: the one of the reads before."""
+    return read_describe_report(session, group, observer=observer)
 
 
 def read_lag_document(session: AnySession, group: str) -> Document | None:

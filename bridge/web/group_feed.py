@@ -17,9 +17,8 @@ from bridge.web.page_documents import group_page, move_page
 from bridge.web.read_state import Document, ReadState
 
 if TYPE_CHECKING:
-    from bridge.web.lag_times import LagTimes, ShownLagTime
+    from zkconsumer.admin.lag_time_observer import LagTimeObserver
     from zkconsumer.cli.groups import DescribeReport
-    from zkconsumer.types import TopicPartition
 
 GROUP, LAG, MOVE, DOCTOR, VERIFY = "group", "lag", "move", "doctor", "verify"
 """The kinds of documents of a group; each is one command's."""
@@ -63,9 +62,10 @@ def event_bytes(name: str, document: object) -> bytes:
 class GroupFeed:
     """One group.  Thread-safe."""
 
-    def __init__(self, group: str, lag_times: LagTimes, complete: Callable[[object], object]) -> None:
+    def __init__(self, group: str, complete: Callable[[object], object]) -> None:
         self.group = group
-        self.lag_times = lag_times
+        self.observer: LagTimeObserver | None = None
+        """Of the lag in time: made and used by the thread that reads the group."""
         self._complete = complete
         self._lock = threading.Lock()
         self._states: dict[str, ReadState] = dict.fromkeys(GROUP_KINDS, ReadState())
@@ -84,11 +84,9 @@ class GroupFeed:
         with self._lock:
             return dict(self._published)
 
-    def put_report(
-        self, report: DescribeReport | None, times: Mapping[TopicPartition, ShownLagTime], at_ms: int
-    ) -> None:
+    def put_report(self, report: DescribeReport | None, at_ms: int) -> None:
         """A read of the group that ended; None: there is no such group."""
-        page = None if report is None else self._page_of(report, times)
+        page = None if report is None else self._completed(group_page(report))
         document = None if report is None else self._completed(report.document)
         with self._lock:
             self._set_state(GROUP, document, at_ms)
@@ -166,12 +164,6 @@ class GroupFeed:
     def _history_json(self) -> object:
         with self._lock:
             return self._history.to_json()
-
-    def _page_of(self, report: DescribeReport, times: Mapping[TopicPartition, ShownLagTime]) -> dict[str, Any]:
-        page = group_page(report)
-        by_place = {(tp.topic, tp.partition): time.to_json() for tp, time in times.items()}
-        page["rows"] = [{**row, "time": by_place.get((row["topic"], row["partition"]))} for row in page["rows"]]
-        return self._completed(page)
 
     def _completed(self, document: Mapping[str, Any]) -> dict[str, Any]:
         completed = self._complete({**document})

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bridge.migration.control.phases import ENDED, FORWARD, Phase
+from zkconsumer.admin.lag_time_text import lag_time_total_text
 from zkconsumer.cli.lag import LagTotal
+from zkconsumer.observe.lag_time import LagTimeTotal
 
 if TYPE_CHECKING:
     from bridge.web.read_state import Document
@@ -45,10 +47,12 @@ def group_page(report: DescribeReport) -> dict[str, Any]:
     for row in rows:
         topics.setdefault(row.topic or "", []).append(row)
     document = dict(report.document)
+    times = [row.lag_time.lag for row in rows if row.lag_time is not None and row.lag is not None]
     return {
         **document,
         "remarks": list(report.remarks),
         "total": total_json(rows),
+        "seconds_behind": None if not times else lag_time_total_text(LagTimeTotal.of(times)),
         "topics": [{"topic": topic, **total_json(some)} for topic, some in sorted(topics.items())],
         "all_members": _members(document, rows),
         "unowned": sum(row.consumer_id is None and row.owner_kind is None for row in rows),

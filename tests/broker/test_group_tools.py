@@ -39,7 +39,7 @@ def run(*words: str) -> Any:
 def test_the_lag_of_a_group_of_the_coordinator(broker: EmbeddedBroker) -> None:
     result = run("lag", "g", "--bootstrap-server", broker.bootstrap)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert [line.split()[:5] for line in result.stdout.splitlines()[1:-1]] == [
+    assert [line.split()[:5] for line in result.stdout.splitlines()[1:-2]] == [
         ["clicks", "0", "1", "3", "2"], ["clicks", "1", "2", "3", "1"],
     ]  # fmt: skip
     assert result.stdout.splitlines()[-1] == "TOTAL 3"

@@ -26,6 +26,7 @@ from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
 from zkconsumer.kafka.broker_connection import ConnectionFactory
 from zkconsumer.kafka.broker_security import connection_factory_from_config
 from zkconsumer.runtime.broker_access import NO_BOOTSTRAP_SERVER, BrokerAccess
+from zkconsumer.wire.transactions import IsolationLevel
 from zkconsumer.zk.kazoo_store import kazoo_store_factory
 from zkconsumer.zk.requests import (
     ChildNames,
@@ -116,6 +117,7 @@ class AdminSession:
         self._dependencies = dependencies or AdminDependencies()
         self.config = config
         self.clock = self._dependencies.clock
+        self.isolation_level = IsolationLevel.of_setting(config.isolation_level)
         self._open_store = self._dependencies.store or kazoo_store_factory(config)
         self._create_clients(SESSION_TIMEOUT_MS)
         self.has_topics_in_zookeeper = config.bootstrap_servers is None
@@ -341,6 +343,7 @@ class BrokerAdminSession:
         dependencies = dependencies or AdminDependencies()
         assert config.bootstrap_servers is not None, "without ZooKeeper the brokers must be named"
         self.clock = dependencies.clock
+        self.isolation_level = IsolationLevel.of_setting(config.isolation_level)
         bootstrap = BootstrapBrokers(config.bootstrap_servers)
         if dependencies.connect is None:
             bootstrap.check()

@@ -21,6 +21,7 @@ from zkconsumer.kafka.group_offsets import fetch_offsets
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
+from zkconsumer.wire.transactions import READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from zkconsumer.admin.broker_client import BrokerClient
@@ -76,12 +77,17 @@ class CoordinatorGroupSnapshot:
     group: str
     state: CoordinatorGroup
     offsets: Mapping[TopicPartition, int]
-    log_ends: Mapping[TopicPartition, int]
+    log_ranges: Mapping[TopicPartition, LogRange]
     missing_partitions: frozenset[TopicPartition] = frozenset()
     """Partitions that do not exist although a member or an offset names them."""
 
     not_known: tuple[str, ...] = ()
     are_offsets_known: bool = True
+
+    @property
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """Log end offsets that are known."""
+        return {tp: log.latest for tp, log in self.log_ranges.items()}
 
 
 def list_all_coordinator_groups(brokers: BrokerClient) -> CoordinatorGroupList:
@@ -105,9 +111,12 @@ def list_all_coordinator_groups(brokers: BrokerClient) -> CoordinatorGroupList:
 
 
 def read_coordinator_group_snapshot(
-    brokers: BrokerClient, group: str
+    brokers: BrokerClient, group: str, isolation_level: int = READ_UNCOMMITTED
 ) -> tuple[CoordinatorGroupSnapshot | None, tuple[str, ...]]:
-    """The group, None if no answering broker has it; and, if None, which brokers did not answer."""
+    """The group, None if no answering broker has it; and, if None, which brokers did not answer.
+
+    ``isolation_level``: of its members; with ``READ_COMMITTED`` the ranges of the logs have the last stable offset.
+    """
     listed = list_all_coordinator_groups(brokers)
     if group not in listed.groups:
         return None, listed.not_known
@@ -124,24 +133,25 @@ def read_coordinator_group_snapshot(
     wanted = given | set(offsets)
     ranges: dict[TopicPartition, LogRange | str] = {}
     try:
-        ranges = log_ranges(brokers, wanted) if wanted else {}
+        ranges = log_ranges(brokers, wanted, isolation_level=isolation_level) if wanted else {}
     except BROKER_REQUEST_ERRORS as error:
         ranges = dict.fromkeys(wanted, str(error))
-    ends = {tp: response.latest for tp, response in ranges.items() if isinstance(response, LogRange)}
+    known = {tp: response for tp, response in ranges.items() if isinstance(response, LogRange)}
     gone = frozenset(tp for tp, why in ranges.items() if why == NO_SUCH_PARTITION)
     words += unknown_log_end_texts({tp: why for tp, why in ranges.items() if isinstance(why, str) and tp not in gone})
-    return CoordinatorGroupSnapshot(group, state, offsets, ends, gone, tuple(words), is_known), ()
+    return CoordinatorGroupSnapshot(group, state, offsets, known, gone, tuple(words), is_known), ()
 
 
 def coordinator_group_rows(look: CoordinatorGroupSnapshot, topics: Collection[str] = ()) -> list[GroupDescribeRow]:
     """Every partition that is assigned or has an offset, sorted; then every member without partitions."""
     owners = {tp: member for member in look.state.members for tp in member.partitions}
     rows = []
+    log_ends = look.log_ends
     for tp in sorted(owners.keys() | look.offsets.keys()):
         if topics and tp.topic not in topics:
             continue
         owner, stored = owners.get(tp), look.offsets.get(tp)
-        unknown = set() if tp in look.log_ends or tp in look.missing_partitions else {"log_end_offset"}
+        unknown = set() if tp in log_ends or tp in look.missing_partitions else {"log_end_offset"}
         unknown |= set() if look.are_offsets_known else {"current_offset", "kafka_offset"}
         rows.append(
             GroupDescribeRow(
@@ -149,7 +159,7 @@ def coordinator_group_rows(look: CoordinatorGroupSnapshot, topics: Collection[st
                 tp.topic,
                 tp.partition,
                 current_offset=stored,
-                log_end_offset=look.log_ends.get(tp),
+                log_end_offset=log_ends.get(tp),
                 consumer_id=owner.member_id if owner else None,
                 host=owner.host if owner else None,
                 client_id=owner.client_id if owner else None,

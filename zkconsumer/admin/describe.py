@@ -12,11 +12,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from zkconsumer.admin.lag_time_text import lag_seconds_text, lag_time_json
 from zkconsumer.admin.zookeeper_group import owner_display
+from zkconsumer.observe.lag_time import LagTimeAtLeast, UnknownLagTime
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from zkconsumer.admin.zookeeper_group import ZooKeeperGroup
+    from zkconsumer.observe.lag_time import PartitionLagTime
 
 OffsetStorageMode: TypeAlias = Literal["zookeeper", "kafka", "dual", "unknown"]
 """The configured store of the members: ``unknown`` if no file is given."""
@@ -29,6 +32,9 @@ COLUMNS = (
     "ZK-OFFSET", "KAFKA-OFFSET", "AUTHORITY", "OWNER-KIND",
 )  # fmt: skip
 """The columns of kafka-consumer-groups in its order, then ours."""
+
+LAG_SECONDS_COLUMN = "LAG-SECONDS"
+"""The column of ``lag_seconds_cell``, for tools that observe the lag in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ class GroupDescribeRow:
     authority: str | None = None
     owner_kind: str | None = None
     unknown: frozenset[str] = frozenset()
+    lag_time: PartitionLagTime | None = None
+    """The lag in time and its trend; None: it was not observed, or the row has no partition."""
 
     @property
     def is_lag_unknown(self) -> bool:
@@ -72,16 +80,31 @@ class GroupDescribeRow:
     @property
     def cells(self) -> tuple[object, ...]:
         """The values in the order of ``COLUMNS``; ``UNKNOWN`` for unknown values."""
-        values = self._values
-        return tuple(UNKNOWN if name in self._unknown else value for name, value in values.items())
+        unknown = self._unknown
+        return tuple(UNKNOWN if name in unknown else value for name, value in self._values.items())
 
     def to_json(self) -> dict[str, object]:
         """The values by name; ``unknown`` names the values that are null because they are unknown."""
-        return {**self._values, "unknown": sorted(self._unknown)}
+        times = {} if self.lag_time is None else lag_time_json(self.lag_time)
+        return {**self._values, **times, "unknown": sorted(self._unknown)}
 
     @property
     def _unknown(self) -> set[str]:
-        return {*self.unknown, *(["lag"] if self.is_lag_unknown else [])}
+        lags = ["lag"] if self.is_lag_unknown else []
+        return {*self.unknown, *lags, *(["lag_seconds"] if self._is_lag_time_unknown else [])}
+
+    @property
+    def _is_lag_time_unknown(self) -> bool:
+        """Whether there is a lag whose time is unknown; a partition without an offset or a log has no lag."""
+        has_lag = self.lag is not None or self.is_lag_unknown
+        lag = None if self.lag_time is None else self.lag_time.lag
+        return has_lag and isinstance(lag, UnknownLagTime | LagTimeAtLeast)
+
+    @property
+    def lag_seconds_cell(self) -> str | None:
+        """The value of the column LAG-SECONDS; None: there is no lag, or it was not observed."""
+        has_lag = self.lag is not None or self.is_lag_unknown
+        return lag_seconds_text(self.lag_time.lag) if self.lag_time is not None and has_lag else None
 
     @property
     def _values(self) -> dict[str, object]:

@@ -66,7 +66,9 @@ def read_group_snapshot(
     unknown: dict[TopicPartition, str] = {}
     words: list[str] = []
     try:
-        for tp, log_range in log_ranges(session.brokers, wanted).items() if wanted else ():
+        for tp, log_range in (
+            log_ranges(session.brokers, wanted, isolation_level=session.isolation_level).items() if wanted else ()
+        ):
             if isinstance(log_range, str):
                 unknown[tp] = log_range
             else:

@@ -22,8 +22,15 @@ from zkconsumer.admin.coordinator_group_snapshot import (
     read_coordinator_group_snapshot,
 )
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC
-from zkconsumer.admin.describe import COLUMNS, GroupDescribeRow, OffsetStorageMode, differing_offsets
+from zkconsumer.admin.describe import (
+    COLUMNS,
+    LAG_SECONDS_COLUMN,
+    GroupDescribeRow,
+    OffsetStorageMode,
+    differing_offsets,
+)
 from zkconsumer.admin.group_offset_stores import has_only_placeholder_member
+from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.admin.text_format import count_text
 from zkconsumer.admin.zookeeper_group_list import GroupListing, group_names, list_groups
 from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot, configured_storage, read_group_snapshot
@@ -203,7 +210,8 @@ def describe_(
     contains it: ZooKeeper, unless a control znode or offsets.storage in the --config FILE says otherwise, or only Kafka
     has an offset. OWNER-KIND: zkconsumer, scala, foreign, fence (a migration blocks ZooKeeper members), persistent (a
     node that no member made; no member can acquire the partition), or coordinator: a member of the coordinator group of
-    this name. CLIENT-ID is not in ZooKeeper. Members without partitions come last. - means that there is no value, ?
+    this name. CLIENT-ID is not in ZooKeeper. LAG-SECONDS: for how long the first unread record has been waiting, as in
+    zkconsumer lag. Members without partitions come last. - means that there is no value, ?
     that the value is unknown: standard error names the broker that did not answer or the znode that cannot be read.
     Exit codes: 0 shown, 1 no such group, the group has nothing of a --topic, or a part is unknown.
     """
@@ -216,7 +224,7 @@ def describe_(
     if output == "json":
         print_json(report.document)
     else:
-        print_table(COLUMNS, (row.cells for row in report.rows))
+        print_table((*COLUMNS, LAG_SECONDS_COLUMN), ((*row.cells, row.lag_seconds_cell) for row in report.rows))
     print_not_known(report.not_known)
     print_topics_not_found(group, report.topics_not_found)
     if report.exit_code:
@@ -239,15 +247,21 @@ class DescribeReport:
         return EXIT_FAILED if self.not_known or self.topics_not_found else 0
 
 
-def read_describe_report(session: AnySession, group: str, topics: Sequence[str] = ()) -> DescribeReport | None:
+def read_describe_report(
+    session: AnySession, group: str, topics: Sequence[str] = (), observer: LagTimeObserver | None = None
+) -> DescribeReport | None:
     """Read the group in both stores; None if neither has it.  ``topics``: only these, if any are given.
+
+    ``observer``: the one of the reads before; None: of this read alone.
 
     Raises ``UnavailableError`` when ZooKeeper does not answer, or if it is not known whether the group exists.
     """
     look = read_group_snapshot(session, group, topics or None) if isinstance(session, AdminSession) else None
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
     coordinator_group, trouble = (
-        read_coordinator_group_snapshot(session.brokers, group) if is_kafka_asked else (None, ())
+        read_coordinator_group_snapshot(session.brokers, group, session.isolation_level)
+        if is_kafka_asked
+        else (None, ())
     )
     if look is not None and coordinator_group is not None and not coordinator_group.state.members:
         coordinator_group = None  # the offsets of this ZooKeeper group in Kafka; its own rows show them
@@ -268,6 +282,9 @@ def read_describe_report(session: AnySession, group: str, topics: Sequence[str] 
     if coordinator_group is not None:
         rows += [] if is_kept_empty else coordinator_group_rows(coordinator_group, topics)
         not_known += coordinator_group.not_known
+    ranges = {} if coordinator_group is None else dict(coordinator_group.log_ranges)
+    ranges |= {} if look is None else look.log_ranges
+    rows = (observer or LagTimeObserver.of_session(session)).with_lag_times(rows, ranges)
     absent = topics_not_found(topics, rows, look)
     document = _describe_json(group, look, coordinator_group, storage, rows)
     document |= {"topics_not_found": absent, "not_known": not_known}

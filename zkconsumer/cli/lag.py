@@ -16,6 +16,8 @@ import click
 from zkconsumer.admin.admin_session import AdminSession, AnySession
 from zkconsumer.admin.coordinator_group_snapshot import coordinator_group_rows, read_coordinator_group_snapshot
 from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
+from zkconsumer.admin.lag_time_observer import LagTimeObserver
+from zkconsumer.admin.lag_time_text import caught_up_in_text, lag_time_total_json, lag_time_total_text, trend_text
 from zkconsumer.admin.text_format import count_text
 from zkconsumer.admin.zookeeper_group_snapshot import configured_storage, read_group_snapshot
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -32,16 +34,30 @@ from zkconsumer.cli.common import (
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.groups import exit_no_such_group, print_topics_not_found, topics_not_found, unreadable_offset_texts
 from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
-from zkconsumer.errors import UnavailableError
+from zkconsumer.errors import UnavailableError, UsageError
+from zkconsumer.observe.lag_time import LagTimeTotal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from zkconsumer.admin.broker_client import BrokerClient
+    from zkconsumer.admin.admin_session import AnySession
+    from zkconsumer.admin.log_ranges import LogRange
+    from zkconsumer.observe.lag_time import PartitionLagTime
+    from zkconsumer.types import TopicPartition
 
 INTERVAL_S = 2.0
 SCHEMA = "zkconsumer/lag/1"
-LAG_COLUMNS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
+LAG_COLUMNS = (
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "LAG-SECONDS",
+    "TREND",
+    "CAUGHT-UP-IN",
+    "CONSUMER-ID",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +85,14 @@ class LagSnapshot:
     metavar="S",
     help="Seconds between two reads.",
 )
+@click.option(
+    "--observe",
+    "observe_s",
+    type=click.FloatRange(min=0),
+    default=0,
+    metavar="S",
+    help="Read for S seconds before the result is printed, so that trends are known.",
+)
 @report_options
 def lag(
     context: click.Context,
@@ -76,10 +100,16 @@ def lag(
     topics: Sequence[str],
     watch: bool,
     interval: float,
+    observe_s: float,
     output: OutputFormat,
     cluster: ClusterOptions,
 ) -> None:
-    """Show how many records a group still has to read, for each partition and in all.
+    """Show how many records a group still has to read, for each partition and in all, and for how long they wait.
+
+    LAG-SECONDS is now minus the timestamp of the first unread record (CreateTime or LogAppendTime; JSON names it): 0
+    only if everything was read, ? if it is unknown, such as for messages of Kafka 0.8 and 0.9, which have no
+    timestamps. With --watch or --observe the time of those is known if they were appended meanwhile; of older ones it
+    is "> S". TREND and CAUGHT-UP-IN also need --watch or --observe, for at least three commits of the group.
 
     If the lag of some partitions is unknown (?), because a broker does not answer or an offset in ZooKeeper is not a
     number, the total is printed as "at least". With --watch and -o json every read is one line. With --bootstrap-server
@@ -87,10 +117,14 @@ def lag(
     migrated to Kafka, CONSUMER-ID is the member of the coordinator's group. Exit codes: 0 shown, 1 no such group, the
     group has nothing of a --topic, or a part is unknown (not with --watch, which continues).
     """
+    if watch and observe_s:
+        raise UsageError("--watch observes as long as it runs: give it without --observe")
     session = open_admin_session(context, cluster)
     look, home, first = first_lag_snapshot(session, group, topics)
     if first is None:
         exit_no_such_group(context, session, group)
+    if observe_s:
+        first = _observed(look, first, round(observe_s * 1000), round(interval * 1000))
     if not watch:
         code = EXIT_FAILED if first.not_known or first.topics_not_found else 0
         if output == "json":
@@ -116,17 +150,18 @@ def first_lag_snapshot(
     """Read the group in the store that has it, ZooKeeper first; return the reader for the next reads, the store's name,
     and the snapshot, which is None if neither has it.  Raises ``UnavailableError``.
     """
+    observer = LagTimeObserver.of_session(session)
     if isinstance(session, AdminSession):
-        old = _zookeeper_group_reader(session, group, topics)
+        old = _zookeeper_group_reader(session, observer, group, topics)
         first = old()
         if first is not None:
             return old, "ZooKeeper", first
-    look = _coordinator_group_reader(session.brokers, group, topics)
+    look = _coordinator_group_reader(session, observer, group, topics)
     return look, "its coordinator", look()
 
 
 def _zookeeper_group_reader(
-    session: AdminSession, group: str, topics: Sequence[str]
+    session: AdminSession, observer: LagTimeObserver, group: str, topics: Sequence[str]
 ) -> Callable[[], LagSnapshot | None]:
     """Return a function that reads a group in ZooKeeper."""
     storage = configured_storage(session)
@@ -137,9 +172,11 @@ def _zookeeper_group_reader(
         if found is None:
             return None
         rows, words = found.rows(storage, topics), [*found.not_known, *unreadable_offset_texts(found)]
+        ranges = dict(found.log_ranges)
         if found.state.authority == "kafka":
-            rows, more = _with_coordinator_members(session.brokers, group, rows, topics)
+            rows, more = _with_coordinator_members(session, group, rows, topics, ranges)
             words += more
+        rows = observer.with_lag_times(rows, ranges)
         absent, not_known = topics_not_found(topics, rows, found), tuple(dict.fromkeys(words))
         return LagSnapshot(group, found.state.read_at_ms, _partitions(rows), not_known, doctor, absent)
 
@@ -147,13 +184,17 @@ def _zookeeper_group_reader(
 
 
 def _with_coordinator_members(
-    brokers: BrokerClient, group: str, rows: Sequence[GroupDescribeRow], topics: Sequence[str]
+    session: AnySession,
+    group: str,
+    rows: Sequence[GroupDescribeRow],
+    topics: Sequence[str],
+    ranges: dict[TopicPartition, LogRange],
 ) -> tuple[list[GroupDescribeRow], Sequence[str]]:
     """Return the rows of a migrated group with the members that read now, and why those are unknown.
 
-    Partitions that exist only in the coordinator's group are added.
+    Partitions that exist only in the coordinator's group are added, and the ranges of their logs to ``ranges``.
     """
-    coordinator_group, trouble = read_coordinator_group_snapshot(brokers, group)
+    coordinator_group, trouble = read_coordinator_group_snapshot(session.brokers, group, session.isolation_level)
     if coordinator_group is None:
         unknown = {"consumer_id"} if trouble else set()
         return [replace(row, unknown=row.unknown | unknown) for row in rows], trouble
@@ -162,6 +203,7 @@ def _with_coordinator_members(
         for row in coordinator_group_rows(coordinator_group, topics)
         if row.partition is not None
     }
+    ranges |= {tp: log for tp, log in coordinator_group.log_ranges.items() if tp not in ranges}
     known = {(row.topic, row.partition) for row in rows}
     owned = [
         replace(row, consumer_id=now[at].consumer_id) if (at := (row.topic, row.partition)) in now else row
@@ -171,18 +213,18 @@ def _with_coordinator_members(
 
 
 def _coordinator_group_reader(
-    brokers: BrokerClient, group: str, topics: Sequence[str]
+    session: AnySession, observer: LagTimeObserver, group: str, topics: Sequence[str]
 ) -> Callable[[], LagSnapshot | None]:
     """Return a function that reads a group that brokers coordinate."""
 
     def look() -> LagSnapshot | None:
-        found, trouble = read_coordinator_group_snapshot(brokers, group)
+        found, trouble = read_coordinator_group_snapshot(session.brokers, group, session.isolation_level)
         if found is None:
             if trouble:
                 raise UnavailableError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
             return None
         describe_it = f"zkconsumer groups describe {shlex.quote(group)}"
-        rows = coordinator_group_rows(found, topics)
+        rows = observer.with_lag_times(coordinator_group_rows(found, topics), found.log_ranges)
         absent, not_known = topics_not_found(topics, rows, None), tuple(dict.fromkeys(found.not_known))
         return LagSnapshot(group, SYSTEM_CLOCK.wall_ms(), _partitions(rows), not_known, describe_it, absent)
 
@@ -191,6 +233,19 @@ def _coordinator_group_reader(
 
 def _partitions(rows: Sequence[GroupDescribeRow]) -> list[GroupDescribeRow]:
     return [row for row in rows if row.partition is not None]
+
+
+def _observed(
+    look: Callable[[], LagSnapshot | None], first: LagSnapshot, observe_ms: int, interval_ms: int
+) -> LagSnapshot:
+    """Read until the time is over; return the last snapshot, or the one before if the group was deleted."""
+    pause = StopSignal()
+    end_ms = SYSTEM_CLOCK.now_ms() + observe_ms
+    latest = first
+    while (left_ms := end_ms - SYSTEM_CLOCK.now_ms()) > 0:
+        pause.wait(min(interval_ms, left_ms))
+        latest = look() or latest
+    return latest
 
 
 def _snapshots(
@@ -291,10 +346,25 @@ class LagTotal:
 
 
 def _lines(rows: Sequence[GroupDescribeRow]) -> list[str]:
-    shown = ("topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id")
+    shown = ("topic", "partition", "current_offset", "log_end_offset", "lag")
     places = [[name.lower().replace("-", "_") for name in COLUMNS].index(name) for name in shown]
-    cells = [[row.cells[place] for place in places] for row in rows]
-    return [*table_lines(LAG_COLUMNS, cells), f"TOTAL {LagTotal.of(rows)}"]
+    owner = COLUMNS.index("CONSUMER-ID")
+    cells = [[*(row.cells[place] for place in places), *_time_cells(row), row.cells[owner]] for row in rows]
+    lines = list(table_lines(LAG_COLUMNS, cells))
+    times = _lag_times(rows)
+    if times:
+        lines.append(f"LARGEST LAG-SECONDS {lag_time_total_text(LagTimeTotal.of(each.lag for each in times))}")
+    return [*lines, f"TOTAL {LagTotal.of(rows)}"]
+
+
+def _time_cells(row: GroupDescribeRow) -> tuple[str | None, str | None, str | None]:
+    if row.lag_time is None or row.lag_seconds_cell is None:
+        return None, None, None
+    return row.lag_seconds_cell, trend_text(row.lag_time.catch_up), caught_up_in_text(row.lag_time.catch_up)
+
+
+def _lag_times(rows: Sequence[GroupDescribeRow]) -> list[PartitionLagTime]:
+    return [row.lag_time for row in rows if row.lag_time is not None]
 
 
 def lag_document(look: LagSnapshot) -> dict[str, object]:
@@ -309,6 +379,7 @@ def lag_document(look: LagSnapshot) -> dict[str, object]:
         "partitions_not_known": total.unknown,
         "partitions_without_offset": total.without_offset,
         "partitions_without_log": total.without_log,
+        **lag_time_total_json(_lag_times(look.rows)),
         "partitions": [row.to_json() for row in look.rows],
         "topics_not_found": list(look.topics_not_found),
         "not_known": list(look.not_known),

@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from zkconsumer.observe.lag_time import LagTimeTotal, PartitionLagTime
+from zkconsumer.observe.lag_trend import CatchUp
+
 FORMAT_VERSION = 1
 TEXT_CHARS_MAX = 500
 PARTITIONS_SHOWN_MAX = 5
@@ -66,6 +69,9 @@ class MemberHealth:
     counters: Mapping[str, int]
     coordination_service: str = ZOOKEEPER
     """The service that manages the group: ZooKeeper or the coordinator."""
+
+    lag_times: Sequence[PartitionLagTime] = ()
+    """The lag in time of each owned partition."""
 
     @property
     def is_alive(self) -> bool:
@@ -123,6 +129,20 @@ class MemberHealth:
             found.append(f"{some} not fetched yet, or without a leader that answers")
         return found
 
+    def _lag_json(self) -> dict[str, Any]:
+        """The largest lag in seconds: null if it is unknown, or if a partition may have a larger one."""
+        total = LagTimeTotal.of(each.lag for each in self.lag_times)
+        is_known = total.largest_ms is not None and total.is_exact
+        trend = CatchUp.of_all(each.catch_up for each in self.lag_times)
+        return {
+            "lag_seconds": (total.largest_ms or 0) / 1000 if is_known else None,
+            "lag_timestamp_type": total.kind.value if total.kind is not None and is_known else None,
+            "lag_seconds_at_least": None if is_known or not total.largest_ms else total.largest_ms / 1000,
+            "partitions_lag_seconds_not_known": total.unknown + total.at_least,
+            "lag_trend": trend.trend.value,
+            "caught_up_in_seconds": None if trend.in_ms is None else trend.in_ms / 1000,
+        }
+
     def as_json(self) -> dict[str, Any]:
         """The member's part of the report."""
         look = self.snapshot
@@ -139,6 +159,7 @@ class MemberHealth:
             "partitions_owned": look.partitions_owned if look else None,
             "partitions_fetching": look.partitions_fetching if look else None,
             "last_record_ms_ago": self.last_record_ms_ago,
+            **self._lag_json(),
             "counters": dict(sorted(self.counters.items())),
             "problems": [_short(words) for words in self.problems],
             "notes": [_short(words) for words in self.notes],

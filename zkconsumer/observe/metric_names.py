@@ -145,6 +145,17 @@ LAG = _gauge(
     "partition for 30 s.",
     "server",
 )
+LAG_SECONDS = _gauge(
+    "FetcherLagMetrics",
+    "ConsumerLagSeconds",
+    "clientId topic partition timestampType",
+    "zkconsumer_lag_seconds",
+    "How long the first record that the program has not acknowledged has been waiting: now minus its timestamp. 0 only "
+    "when everything was read, -1 when the time is unknown. `timestampType` is `CreateTime`, `LogAppendTime`, "
+    "`observed` (interpolated between two reads of this metric, for messages without timestamps), `at-least` (the true "
+    "lag is larger), or `none` until a time was known. The Scala consumer has no such metric.",
+    "server",
+)
 FETCHER_REQUESTS = _meter(
     "FetcherStats",
     "RequestsPerSec",
@@ -245,6 +256,7 @@ ROWS: tuple[MetricRow, ...] = (
     QUEUED_BYTES,
     FETCHES_DEFERRED,
     LAG,
+    LAG_SECONDS,
     FETCHER_REQUESTS,
     FETCHER_BYTES,
     MESSAGES_ALL,

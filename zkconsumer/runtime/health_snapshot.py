@@ -52,6 +52,7 @@ class MemberHealthSource:
             last_record_ms_ago=None if last_ms is None else max(0, now_ms - last_ms),
             counters=self.member.membership.counters.snapshot(),
             coordination_service=self.coordination_service,
+            lag_times=[time for time, _ in self.member.metrics.lag_times.read().values()],
         )
 
     def _on_event_loop(self) -> None:

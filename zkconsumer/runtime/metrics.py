@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.kafka.chunks import INVALID_OFFSET, PartitionTopicInfo
 from zkconsumer.observe import metric_names as names
+from zkconsumer.observe.lag_time import CaughtUp, KnownLagTime, LagTimeAtLeast, UnknownLagTime
+from zkconsumer.runtime.member_lag_times import MemberLagTimes
 from zkconsumer.types import RecordCounter
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ the lag of the member is reported as unknown."""
 
 LAG_UNKNOWN = -1
 EVERY_TOPIC = "*"
+AT_LEAST = "at-least"
+NO_TIMESTAMP_KIND = "none"
+"""Values of the label ``timestampType`` that are no ``TimestampKind``."""
 
 
 class MemberMetrics:
@@ -59,6 +64,8 @@ class MemberMetrics:
         registry.gauge(names.MIN_FETCH_RATE, lambda: {(): min_fetch_rate()})
         registry.gauge(names.QUEUED_BYTES, lambda: {(): queued_bytes()})
         registry.gauge(names.LAG, self._lags)
+        self.lag_times = MemberLagTimes(infos, clock, LAG_VALID_MS)
+        registry.gauge(names.LAG_SECONDS, self._lag_seconds)
 
     # --- updates ------------------------------------------------------------------------------------------------
 
@@ -93,6 +100,23 @@ class MemberMetrics:
     def _lags(self) -> dict[Labels, float]:
         now_ms = self._clock.now_ms()
         return {(info.tp.topic, str(info.tp.partition)): _lag(info, now_ms) for info in self._infos()}
+
+    def _lag_seconds(self) -> dict[Labels, float]:
+        found: dict[Labels, float] = {}
+        for tp, (time, kind) in self.lag_times.read().items():
+            seconds: float = LAG_UNKNOWN
+            label = NO_TIMESTAMP_KIND if kind is None else kind.value
+            match time.lag:
+                case CaughtUp():
+                    seconds = 0
+                case KnownLagTime(lag_ms):
+                    seconds = lag_ms / 1000
+                case LagTimeAtLeast(lag_ms):
+                    seconds, label = lag_ms / 1000, AT_LEAST
+                case UnknownLagTime():
+                    pass
+            found[tp.topic, str(tp.partition), label] = seconds
+        return found
 
     def _max_lag(self) -> float:
         """The largest lag; 0 only if this member is known to have read all of its assignment, -1 if unknown."""

@@ -26,6 +26,18 @@ GAUGES = {
     "minOffsetsBehindLatest": ("min_offsets_behind_latest", "Records between the query and the end, the minimum."),
     "avgOffsetsBehindLatest": ("avg_offsets_behind_latest", "Records between the query and the end, the mean."),
     "maxOffsetsBehindLatest": ("max_offsets_behind_latest", "Records between the query and the end, the maximum."),
+    "maxSecondsBehindLatest": (
+        "max_seconds_behind_latest",
+        "Seconds that the first unread record has been waiting, the maximum; missing while one is unknown.",
+    ),
+    "secondsNotKnownPartitions": (
+        "seconds_not_known_partitions",
+        "Partitions that the query owns and whose lag in seconds is unknown.",
+    ),
+    "caughtUpInSeconds": (
+        "caught_up_in_seconds",
+        "Seconds until the query has read everything if it goes on like this; missing unless it catches up.",
+    ),
     "groupLag": ("group_lag", "Records between the query and the end of the logs of all partitions that it owns."),
     "ownedPartitions": ("owned_partitions", "Partitions that the query owns."),
     "waitingForMigration": (
@@ -57,11 +69,11 @@ class LagCollector:
 
     def describe(self) -> Iterable[Metric]:
         """The names of the metrics, also before there is a value."""
-        return [*self._whole().values(), _partitions(), _batch()]
+        return [*self._whole().values(), _partitions(), _seconds(), _batch()]
 
     def collect(self) -> Iterator[Metric]:
         """All current values."""
-        whole, partitions, batch = self._whole(), _partitions(), _batch()
+        whole, partitions, seconds, batch = self._whole(), _partitions(), _seconds(), _batch()
         for listener in self._listeners:
             for name, lag in listener.latest.items():
                 batch.add_metric([name], lag.batch)
@@ -69,7 +81,9 @@ class LagCollector:
                     whole[key].add_metric([name], value)
                 for source, tp, behind in lag.offsets_behind_latest:
                     partitions.add_metric([name, str(source.number), tp.topic, str(tp.partition)], behind)
-        yield from (*whole.values(), partitions, batch)
+                for (number, tp), behind_s in lag.seconds_behind_latest.items():
+                    seconds.add_metric([name, str(number), tp.topic, str(tp.partition)], behind_s)
+        yield from (*whole.values(), partitions, seconds, batch)
 
     def _whole(self) -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
         made: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
@@ -83,6 +97,11 @@ class LagCollector:
 def _partitions() -> GaugeMetricFamily:
     sentence = "Records between the query and the end of one partition's log."
     return GaugeMetricFamily(f"{PREFIX}_offsets_behind_latest", sentence, labels=PARTITION_LABELS)
+
+
+def _seconds() -> GaugeMetricFamily:
+    sentence = "Seconds that the first unread record of one partition has been waiting; missing while it is unknown."
+    return GaugeMetricFamily(f"{PREFIX}_seconds_behind_latest", sentence, labels=PARTITION_LABELS)
 
 
 def _batch() -> GaugeMetricFamily:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bridge.spark.monitoring.query_lag import Lag, lag
+from bridge.spark.monitoring.query_lag_times import QueryLagTimes
 from bridge.spark.monitoring.query_listener import TrackingQueryListener
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import UsageError
@@ -51,6 +52,7 @@ class ZkConsumerListener(TrackingQueryListener):
         self._log_interval_ms = log_interval_ms
         self._clock = clock
         self._latest: dict[str, Lag] = {}
+        self._lag_times: dict[str, QueryLagTimes] = {}
         self._logged_ms: dict[str, int] = {}
         self._logged_faults: set[str] = set()
 
@@ -75,11 +77,13 @@ class ZkConsumerListener(TrackingQueryListener):
             return
         name = found.name or found.query_id
         with self._changed:
+            found = self._lag_times.setdefault(name, QueryLagTimes()).observe(found)
             self._latest.pop(name, None)
             self._latest[name] = found
             while len(self._latest) > QUERIES_MAX:
                 gone = next(iter(self._latest))
                 del self._latest[gone]
+                self._lag_times.pop(gone, None)
                 self._logged_ms.pop(gone, None)
         self._log(name, found)
         if self._on_lag is not None:
@@ -104,12 +108,14 @@ class ZkConsumerListener(TrackingQueryListener):
         self._logged_ms[name] = now_ms
         numbers = found.metrics
         log.info(
-            "query-lag query=%s batch=%d group_lag=%s max_behind=%s owned_partitions=%s rebalances=%s lost_offsets=%s "
-            "skipped_offsets=%s waiting_for_migration=%s sources=%r",
+            "query-lag query=%s batch=%d group_lag=%s max_behind=%s max_seconds=%s trend=%s owned_partitions=%s "
+            "rebalances=%s lost_offsets=%s skipped_offsets=%s waiting_for_migration=%s sources=%r",
             name,
             found.batch,
             numbers.get("groupLag", "?"),
             numbers.get("maxOffsetsBehindLatest", "?"),
+            numbers.get("maxSecondsBehindLatest", "?"),
+            found.catch_up.trend.value,
             numbers.get("ownedPartitions", "?"),
             numbers.get("rebalances", "-"),
             numbers.get("lostOffsets", "-"),

@@ -18,6 +18,8 @@ from typing import Any, Literal, TypeAlias
 
 from bridge.spark.source.stream_offset import VERSION, Stats
 from zkconsumer.errors import UsageError
+from zkconsumer.observe.lag_time import CaughtUp, KnownLagTime, LagTime
+from zkconsumer.observe.lag_trend import UNKNOWN_CATCH_UP, CatchUp
 from zkconsumer.types import TopicPartition
 
 Format: TypeAlias = Literal["kafka", "zkconsumer"]
@@ -73,6 +75,23 @@ class Lag:
     batch: int
     timestamp: str
     sources: tuple[SourceProgress, ...]
+    lag_times: Mapping[tuple[int, TopicPartition], LagTime] = field(default_factory=dict)
+    """Source number and partition -> the lag in time when the batch began; empty unless a listener observed the query.
+    """
+
+    catch_up: CatchUp = UNKNOWN_CATCH_UP
+    """Whether the query catches up, all of its partitions together."""
+
+    @property
+    def seconds_behind_latest(self) -> dict[tuple[int, TopicPartition], float]:
+        """The known lags in seconds, 0 where everything was read; partitions with an unknown one are missing."""
+        found: dict[tuple[int, TopicPartition], float] = {}
+        for key, each in self.lag_times.items():
+            if isinstance(each, CaughtUp):
+                found[key] = 0
+            elif isinstance(each, KnownLagTime):
+                found[key] = each.lag_ms / 1000
+        return found
 
     @property
     def offsets_behind_latest(self) -> list[tuple[SourceProgress, TopicPartition, int]]:
@@ -88,6 +107,9 @@ class Lag:
         ``skippedOffsets`` does not contain the latest batch.  ``waitingForMigration``: the number of its sources that
         own no partition because their group is being migrated.  ``pythonDecoder``: the number of its sources whose
         planning process has no compiled decoder, so that their records are decoded slowly in Python.
+
+        ``maxSecondsBehindLatest``: the largest lag in seconds, only if that of each partition is known;
+        ``secondsNotKnownPartitions``: how many are not.  ``caughtUpInSeconds``: only while the query catches up.
         """
         found: dict[str, int | float] = {}
         numbers = [behind for _, _, behind in self.offsets_behind_latest]
@@ -96,6 +118,13 @@ class Lag:
             found["avgOffsetsBehindLatest"] = sum(numbers) / len(numbers)
             found["maxOffsetsBehindLatest"] = max(numbers)
             found["groupLag"] = sum(numbers)
+        if self.lag_times:
+            seconds = self.seconds_behind_latest
+            if len(seconds) == len(self.lag_times):
+                found["maxSecondsBehindLatest"] = max(seconds.values())
+            found["secondsNotKnownPartitions"] = len(self.lag_times) - len(seconds)
+        if self.catch_up.in_ms is not None:
+            found["caughtUpInSeconds"] = self.catch_up.in_ms / 1000
         if self.sources:
             found["ownedPartitions"] = sum(len(source.owned) for source in self.sources)
         ours = [source.stats for source in self.sources if source.format == "zkconsumer"]

@@ -124,6 +124,7 @@ export class GroupPage {
     const facts = [
       ["Members", number(page.all_members.length), Object.entries(kinds).map(([kind, some]) => `${some} ${KINDS[kind] || kind}`).join(", ")],
       ["Lag", lagText(page.total) ?? "–", totalNote(page.total)],
+      page.seconds_behind ? ["Seconds behind", page.seconds_behind.split("  ")[0], page.seconds_behind.split("  ")[1] || ""] : null,
       ["Partitions", number(page.total.partitions), page.unowned && page.active ? `${page.unowned} without an owner` : ""],
       ["Authority", page.authority === "?" ? "unknown" : page.authority, page.storage === "unknown" ? "" : `offsets.storage: ${page.storage}`],
       page.coordinator_group ? ["Coordinator group", page.coordinator_group.state, [page.coordinator_group.protocol, generation.length ? `generation ${generation.join(", ")}` : ""].filter(Boolean).join(" · ")] : null,
@@ -203,12 +204,12 @@ export class GroupPage {
       { text: totalNote(one) || null },
     ]);
     const partitions = [...this.rows.values()].filter((row) => row.partition !== null);
-    const hasSeconds = partitions.some((row) => row.time && (row.time.seconds !== null || row.time.is_at_least));
+    const hasSeconds = partitions.some((row) => row.lag_time);
     if (hasSeconds !== this.hasSeconds) {
       this.hasSeconds = hasSeconds;
       const right = (text) => ({ text, class: "number" });
       const [region, body] = table("Lag by partition", ["Topic", right("Partition"), right("Offset"), right("Log end"), right("Lag"),
-        ...(hasSeconds ? [right("Seconds behind")] : []), right("Trend (records/s)"), right("Caught up in"), "Owner"]);
+        ...(hasSeconds ? [right("Behind for")] : []), "Trend", right("Caught up in"), "Owner"]);
       this.partitionRows = body;
       this.partitionPlace.replaceChildren(region);
     }
@@ -223,7 +224,7 @@ export class GroupPage {
     const some = found.slice(this.pageNumber * ROWS_PER_PAGE, (this.pageNumber + 1) * ROWS_PER_PAGE);
     showRows(this.partitionRows, some, rowKey, (row) => [
       row.topic, right(row.partition), known(row, "current_offset"), known(row, "log_end_offset"), known(row, "lag"),
-      ...(hasSeconds ? [secondsCell(row)] : []), trendCell(row), right(row.lag === 0 ? "now" : row.time ? span(row.time.caught_up_in_s) : null),
+      ...(hasSeconds ? [secondsCell(row)] : []), trendCell(row), caughtUpCell(row),
       row.unknown.includes("consumer_id") ? { text: "?", class: "unknown" } : { text: row.owner_kind === "fence" ? "fence of a migration" : row.consumer_id, class: "mono" },
     ]);
     show(this.pager, [this.pageNumber, pages, found.length], () => pages > 1 ? [
@@ -304,17 +305,27 @@ function known(row, name) {
   return right(number(row[name]));
 }
 
+const TRENDS = { "falling-behind": ["▲ falling behind", "bad"], "catching-up": ["▼ catching up", "good"], "caught-up": ["caught up", ""], steady: ["steady", ""] };
+
+/** How long the first unread record has been waiting; unknown is never 0. */
 function secondsCell(row) {
-  const time = row.time;
-  if (!time || time.seconds === null) return { text: "unknown", class: "number unknown" };
-  return { text: `${time.is_at_least ? "> " : ""}${span(time.seconds)}`, class: "number", title: time.time_kind };
+  const time = row.lag_time;
+  if (!time || row.lag === null) return right(null);
+  if (time.state === "known") return { text: span(Math.max(row.lag_seconds, 0.1)) === "0 s" ? "< 1 s" : span(row.lag_seconds), class: "number", title: time.timestamp_type };
+  if (time.state === "caught-up") return right("0 s");
+  if (time.state === "at-least") return { text: `> ${span(time.at_least_seconds)}`, class: "number unknown", title: time.reason };
+  return { text: "unknown", class: "number unknown", title: time.reason };
 }
 
 function trendCell(row) {
-  const trend = row.time ? row.time.trend : null;
-  if (trend === null || trend === undefined) return right(null);
-  const arrow = trend > 0 ? "▲ +" : trend < 0 ? "▼ " : "";
-  return { text: `${arrow}${trend.toLocaleString("en")}`, class: trend > 0 ? "number bad" : trend < 0 ? "number good" : "number" };
+  if (!row.trend || row.lag === null) return { text: null };
+  const [text, mark] = TRENDS[row.trend] || ["not known yet", "unknown"];
+  return { text, class: mark };
+}
+
+function caughtUpCell(row) {
+  if (row.lag === null) return right(null);
+  return right(row.trend === "falling-behind" ? "never" : row.trend === "caught-up" ? "now" : span(row.caught_up_in_seconds));
 }
 
 function totalNote(total) {

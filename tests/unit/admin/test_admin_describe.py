@@ -22,6 +22,7 @@ from zkconsumer.admin import coordinator_lookups
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.coordinator_group_snapshot import CoordinatorGroupSnapshot
 from zkconsumer.admin.describe import COLUMNS, current_offset
+from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.zookeeper_group_list import list_groups
 from zkconsumer.cli import lag as lag_command
 from zkconsumer.cli.main import main
@@ -33,7 +34,7 @@ from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control
 LIST = f"zkconsumer groups list --zookeeper {ADDRESS}"
 HEADER = (
     "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID "
-    "ZK-OFFSET KAFKA-OFFSET AUTHORITY OWNER-KIND"
+    "ZK-OFFSET KAFKA-OFFSET AUTHORITY OWNER-KIND LAG-SECONDS"
 )
 
 
@@ -46,7 +47,7 @@ def cells(line: str) -> list[str]:
 
 
 def rows(output: str) -> list[list[str]]:
-    return [cells(line) for line in output.splitlines()[1:]]
+    return [cells(line) for line in output.splitlines()[1:] if not line.startswith("LARGEST LAG-SECONDS")]
 
 
 def described(tool: RunTool, *words: str) -> dict[str, Any]:
@@ -149,10 +150,10 @@ def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeEnvironment, t
     result = tool("groups", "describe", "g1")
     assert result.exit_code == 0
     assert result.stderr == ""
-    assert cells(result.stdout.splitlines()[0]) == HEADER.split() == list(COLUMNS)
+    assert cells(result.stdout.splitlines()[0]) == HEADER.split() == [*COLUMNS, "LAG-SECONDS"]
     assert rows(result.stdout) == [
-        ["g1", "clicks", "0", "3", "5", "2", SCALA, "host", "-", "3", "-", "zookeeper", "scala"],
-        ["g1", "clicks", "1", "-", "0", "-", SCALA, "host", "-", "-", "-", "zookeeper", "scala"],
+        ["g1", "clicks", "0", "3", "5", "2", SCALA, "host", "-", "3", "-", "zookeeper", "scala", "0.1"],
+        ["g1", "clicks", "1", "-", "0", "-", SCALA, "host", "-", "-", "-", "zookeeper", "scala", "-"],
     ]
 
 
@@ -160,7 +161,7 @@ def test_a_group_without_members_has_rows_without_owners(world: FakeEnvironment,
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 0)
     assert rows(tool("groups", "describe", "g1").stdout) == [
-        ["g1", "clicks", "0", "0", "0", "0", "-", "-", "-", "0", "-", "zookeeper", "-"]
+        ["g1", "clicks", "0", "0", "0", "0", "-", "-", "-", "0", "-", "zookeeper", "-", "0"]
     ]
 
 
@@ -261,7 +262,7 @@ def test_an_offset_that_is_no_number_is_not_shown_as_none(world: FakeEnvironment
         f"number; what to do: zkconsumer groups doctor g1 --zookeeper {ADDRESS}\n"
     )
     told = json.loads(tool("groups", "describe", "g1", "-o", "json").stdout)
-    assert told["rows"][1]["unknown"] == ["current_offset", "lag", "zk_offset"]
+    assert told["rows"][1]["unknown"] == ["current_offset", "lag", "lag_seconds", "zk_offset"]
     lag = tool("lag", "g1")
     assert (lag.exit_code, lag.stdout.splitlines()[-1]) == (1, "TOTAL at least 0  (1 of 2 partitions not known)")
 
@@ -291,17 +292,17 @@ def test_the_lag_of_a_group_that_has_moved_names_the_members_that_read_now(
     now = (TopicPartition("clicks", 0), TopicPartition("later", 3))
     member = CoordinatorGroupMember("new-1", client_id="new", host="/127.0.0.1", partitions=now)
     group = CoordinatorGroup("Stable", protocol_type="consumer", members=(member,))
-    offsets = dict.fromkeys(now, 12)
+    offsets, ranges = dict.fromkeys(now, 12), dict.fromkeys(now, LogRange(0, 12))
     monkeypatch.setattr(
         lag_command,
         "read_coordinator_group_snapshot",
-        lambda *_: (CoordinatorGroupSnapshot("g1", group, offsets, offsets), ()),
+        lambda *_: (CoordinatorGroupSnapshot("g1", group, offsets, ranges), ()),
     )
-    assert [row[:3] + row[5:] for row in rows(tool("lag", "g1").stdout)[:-1]] == [
+    assert [row[:3] + row[-1:] for row in rows(tool("lag", "g1").stdout)[:-1]] == [
         ["clicks", "0", "7", "-"], ["clicks", "1", "-", "-"]
     ]  # fmt: skip
     world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(ControlRecord("m1", 2, "switched", "kafka", "copy")))
-    assert [row[:3] + row[5:] for row in rows(tool("lag", "g1").stdout)[:-1]] == [
+    assert [row[:3] + row[-1:] for row in rows(tool("lag", "g1").stdout)[:-1]] == [
         ["clicks", "0", "12", "new-1"], ["clicks", "1", "-", "-"], ["later", "3", "12", "new-1"]
     ]  # fmt: skip
     monkeypatch.setattr(
@@ -309,7 +310,7 @@ def test_the_lag_of_a_group_that_has_moved_names_the_members_that_read_now(
     )
     unknown = tool("lag", "g1")
     assert (unknown.exit_code, unknown.stderr) == (1, "zkconsumer: broker-1 does not answer\n")
-    assert [row[5] for row in rows(unknown.stdout)[:-1]] == ["?", "?"]
+    assert [row[-1] for row in rows(unknown.stdout)[:-1]] == ["?", "?"]
 
 
 def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeEnvironment, tool: RunTool) -> None:
@@ -320,7 +321,13 @@ def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeEnvironment
     assert told["rows"][0] == {
         "group": "g1", "topic": "clicks", "partition": 0, "current_offset": None, "log_end_offset": 0, "lag": None,
         "consumer_id": None, "host": None, "client_id": None, "zk_offset": None, "kafka_offset": None,
-        "authority": "zookeeper", "owner_kind": None, "unknown": [],
+        "authority": "zookeeper", "owner_kind": None, "unknown": [], "lag_seconds": None, "trend": "unknown",
+        "caught_up_in_seconds": None,
+        "lag_time": {
+            "state": "unknown", "timestamp_type": None, "timestamp_ms": None, "error_seconds_max": None,
+            "at_least_seconds": None,
+            "reason": "the group has no offset here, so auto.offset.reset decides which record it reads first",
+        },
     }  # fmt: skip
     [member] = told["members"]
     assert (member["consumer_id"], member["threads"], member["subscription_pattern"]) == (
@@ -343,7 +350,10 @@ def test_brokers_that_are_away_cost_a_question_mark_and_an_error(world: FakeEnvi
     assert rows(result.stdout)[0][3:6] == ["7", "?", "?"]
     assert result.stderr.startswith("zkconsumer: none of 2 brokers answers")
     told = json.loads(tool("groups", "describe", "g1", "-o", "json").stdout)
-    assert (told["exit_code"], told["rows"][0]["unknown"]) == (1, ["kafka_offset", "lag", "log_end_offset"])
+    assert (told["exit_code"], told["rows"][0]["unknown"]) == (
+        1,
+        ["kafka_offset", "lag", "lag_seconds", "log_end_offset"],
+    )
 
 
 def test_nobody_is_asked_about_kafkas_offsets_where_kafka_keeps_none(world: FakeEnvironment, tool: RunTool) -> None:

@@ -10,6 +10,7 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from zkconsumer.cli.main import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import HealthUnavailable, InvalidConfigException, UsageError
+from zkconsumer.observe.lag_time import CaughtUp, KnownLagTime, PartitionLagTime, TimestampKind, UnknownLagTime
+from zkconsumer.observe.lag_trend import ALREADY_CAUGHT_UP, UNKNOWN_CATCH_UP, CatchUp, LagTrend
 from zkconsumer.observe.member_health import MEMBERS_SHOWN_MAX, MemberHealth, MemberHealthSnapshot, process_health
 from zkconsumer.runtime import health_server as server_module
 from zkconsumer.runtime.health_socket import (
@@ -170,6 +173,26 @@ def test_a_member_tells_what_it_is_doing(
     take(stream, 1)
     assert 0 <= health(place)[1]["last_record_ms_ago"] < 5_000
     assert health(place)[1]["counters"] == member.counters
+    wait_until(lambda: health(place)[1]["lag_seconds"] is not None, "a broker has answered for both")
+    told = health(place)[1]
+    assert 0 <= told["lag_seconds"] < 5
+    assert (told["lag_timestamp_type"], told["partitions_lag_seconds_not_known"]) == ("CreateTime", 0)
+
+
+def test_the_lag_of_a_member_in_seconds_is_null_if_a_partition_may_have_a_larger_one() -> None:
+    known = PartitionLagTime(KnownLagTime(4_000, 0, TimestampKind.CREATE_TIME), CatchUp(LagTrend.CATCHING_UP, 7_000))
+    caught_up = PartitionLagTime(CaughtUp(), ALREADY_CAUGHT_UP)
+    unknown = PartitionLagTime(UnknownLagTime("why"), UNKNOWN_CATCH_UP)
+    names = ("lag_seconds", "lag_seconds_at_least", "partitions_lag_seconds_not_known", "caught_up_in_seconds")
+    for times, values in (
+        ((known, caught_up), (4, None, 0, 7)),
+        ((known, unknown), (None, 4, 1, None)),
+        ((caught_up,), (0, None, 0, 0)),
+        ((caught_up, unknown), (None, None, 1, None)),
+        ((), (None, None, 0, None)),
+    ):
+        told = replace(judged(), lag_times=times).as_json()
+        assert tuple(told[name] for name in names) == values, times
 
 
 def test_a_member_without_zookeeper_is_alive_and_unhealthy_until_it_is_back(

@@ -18,7 +18,7 @@ from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, run_in_thread, take, wait_until
 from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
+from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.observe import metric_names as names
 from zkconsumer.observe.metric_names import ROWS, MetricKind
 from zkconsumer.observe.metrics import SAMPLES_MAX, Histogram, Meter, Registry, TimerMetric
@@ -123,7 +123,8 @@ def test_every_row_has_a_name_of_its_own() -> None:
     assert len(set(prometheus)) == len(prometheus)
     for row in ROWS:
         assert row.prometheus.endswith("_total") == (row.kind is MetricKind.METER and bool(row.prometheus)), row
-        assert row.prometheus.endswith("_seconds") == (row.kind is MetricKind.TIMER and bool(row.prometheus)), row
+        is_time = row.kind is MetricKind.TIMER or row is names.LAG_SECONDS
+        assert row.prometheus.endswith("_seconds") == (is_time and bool(row.prometheus)), row
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -249,6 +250,63 @@ def test_what_is_known_to_be_left_counts_though_the_broker_is_silent() -> None:
     at.clock.move(LAG_VALID_MS + 1)
     assert at.value(names.LAG, "t", "0") == at.max_lag == 2
     assert at.value(names.LAG, "t", "1") == -1
+
+
+# --- the lag in time --------------------------------------------------------------------------------------------
+
+
+def fetched(at: Standing, info: PartitionTopicInfo, ages_ms: tuple[int, ...], *, magic: int = 2) -> None:
+    """Records from the offset of the member on, in the queue of its stream; each one is so many ms old."""
+    first, now_ms = info.consumed_offset, at.clock.wall_ms()
+    records = [Record(first + n, now_ms - age_ms, 0, None, b"v") for n, age_ms in enumerate(ages_ms)]
+    data = build_record_set(records, magic, 1)
+    at.queue.offer(FetchedDataChunk(data, info, first, first + len(ages_ms), len(data), info.resets))
+
+
+def test_the_lag_in_seconds_is_that_of_the_first_record_that_was_not_acknowledged() -> None:
+    at = Standing()
+    info = at.partition(0, 10, 13)
+    fetched(at, info, (9_000, 5_000, 2_000))
+    assert at.value(names.LAG_SECONDS, "t", "0", "CreateTime") == 9
+    info.mark_consumed(12, 0)
+    at.clock.move(500)
+    assert at.value(names.LAG_SECONDS, "t", "0", "CreateTime") == 2.5
+    info.mark_consumed(13, 0)
+    info.last_response_ms = at.clock.now_ms()
+    assert at.value(names.LAG_SECONDS, "t", "0", "CreateTime") == 0
+    at.clock.move(LAG_VALID_MS + 1)
+    assert at.value(names.LAG_SECONDS, "t", "0", "CreateTime") == -1, "no broker has answered for long"
+
+
+def test_a_lag_in_seconds_that_is_unknown_is_not_0() -> None:
+    at = Standing()
+    at.partition(0, -1, -1)
+    at.partition(1, 5, 9)
+    assert at.value(names.LAG_SECONDS, "t", "0", "none") == -1, "no position yet"
+    assert at.value(names.LAG_SECONDS, "t", "1", "none") == -1, "nothing was fetched yet"
+    at.clock.move(4_000)
+    assert at.value(names.LAG_SECONDS, "t", "1", "at-least") == 4
+
+
+def test_messages_without_timestamps_have_the_time_between_two_reads_of_the_metric() -> None:
+    at = Standing()
+    info = at.partition(0, 5, 5)
+    assert at.value(names.LAG_SECONDS, "t", "0", "none") == 0
+    at.clock.move(10_000)
+    info.high_watermark, info.last_response_ms = 15, at.clock.now_ms()
+    fetched(at, info, (0,) * 10, magic=0)
+    assert at.value(names.LAG_SECONDS, "t", "0", "observed") == pytest.approx(9.5)
+    info.mark_consumed(14, 0)
+    assert at.value(names.LAG_SECONDS, "t", "0", "observed") == pytest.approx(0.5)
+
+
+def test_a_damaged_record_has_no_time_and_the_other_partitions_have() -> None:
+    at = Standing()
+    info, other = at.partition(0, 5, 6), at.partition(1, 5, 6)
+    at.queue.offer(FetchedDataChunk(b"\0" * 40, info, 5, 6, 40, info.resets))
+    fetched(at, other, (3_000,))
+    assert at.value(names.LAG_SECONDS, "t", "0", "none") == -1
+    assert at.value(names.LAG_SECONDS, "t", "1", "CreateTime") == 3
 
 
 # --- a whole connector ------------------------------------------------------------------------------------------

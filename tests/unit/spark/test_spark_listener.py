@@ -14,11 +14,12 @@ from bridge.spark.monitoring.lag_collector import LagCollector
 from bridge.spark.monitoring.lag_listener import QUERIES_MAX, ZkConsumerListener
 from bridge.spark.monitoring.query_lag import Lag
 from tests.spark_listener_events import QUERY, RUN, ended, progressed, source_of
+from zkconsumer.observe.lag_trend import LagTrend
 from zkconsumer.testing.manual_clock import ManualClock
 
 LINE = (
-    "query-lag query=etl batch=%d group_lag=10 max_behind=10 owned_partitions=2 rebalances=- lost_offsets=- "
-    "skipped_offsets=- waiting_for_migration=- sources='KafkaV2[Subscribe[t]]'"
+    "query-lag query=etl batch=%d group_lag=10 max_behind=10 max_seconds=? trend=unknown owned_partitions=2 "
+    "rebalances=- lost_offsets=- skipped_offsets=- waiting_for_migration=- sources='KafkaV2[Subscribe[t]]'"
 )
 KAFKA = {"t": {"0": 90, "1": 40}}
 
@@ -37,6 +38,40 @@ def test_the_latest_lag_of_each_query_is_kept() -> None:
     assert set(listener.latest) == {"etl", str(QUERY)}
     listener.onQueryTerminated(ended())
     assert "etl" in listener.latest, "a daily run is looked at afterwards"
+
+
+def at_second(second: int, read: int, logged: int, *, topic: str = "t") -> QueryProgressEvent:
+    source = source_of({topic: {"0": read}}, {topic: {"0": logged}})
+    return progressed(source, batch=second, timestamp=f"2026-01-01T00:00:{second:02}.000Z")
+
+
+def test_the_lag_in_seconds_is_interpolated_between_batches_and_unknown_before() -> None:
+    listener = ZkConsumerListener()
+    listener.onQueryProgress(at_second(0, 40, 100))
+    first = listener.latest["etl"].metrics
+    assert ("maxSecondsBehindLatest" in first, first["secondsNotKnownPartitions"]) == (False, 1)
+    listener.onQueryProgress(at_second(10, 60, 200))
+    assert "maxSecondsBehindLatest" not in listener.latest["etl"].metrics, "older than the first batch"
+    listener.onQueryProgress(at_second(20, 150, 300))
+    assert listener.latest["etl"].metrics["maxSecondsBehindLatest"] == pytest.approx(15, abs=0.1)
+    registry = CollectorRegistry()
+    registry.register(LagCollector(listener))
+    labels = {"query": "etl", "source": "0", "topic": "t", "partition": "0"}
+    assert registry.get_sample_value("zkconsumer_spark_seconds_behind_latest", labels) == pytest.approx(15, abs=0.1)
+    listener.onQueryProgress(at_second(30, 300, 300))
+    assert listener.latest["etl"].metrics["maxSecondsBehindLatest"] == 0
+    assert listener.latest["etl"].catch_up.trend is LagTrend.CAUGHT_UP
+
+
+def test_a_query_that_reads_faster_than_the_producers_says_when_it_has_caught_up() -> None:
+    listener = ZkConsumerListener()
+    for second in range(0, 50, 10):
+        listener.onQueryProgress(at_second(second, 20 * second, 1_000 + 10 * second))
+    lag = listener.latest["etl"]
+    assert lag.catch_up.trend is LagTrend.CATCHING_UP
+    assert lag.metrics["caughtUpInSeconds"] == pytest.approx(60)
+    listener.onQueryProgress(at_second(50, 1_000, 1_500, topic="other"))
+    assert listener.latest["etl"].catch_up.trend is LagTrend.UNKNOWN, "other partitions after a rebalance"
 
 
 def test_a_query_that_reads_no_kafka_is_passed_over() -> None:

@@ -26,7 +26,9 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
 REMOTE = {"host": "10.0.0.5:8650"}
-TIMES = {"at_ms", "interval_ms"}
+TIMES = {"at_ms", "interval_ms", "largest_lag_seconds", "largest_lag_seconds_known", "trend", "caught_up_in_seconds"}
+ROW_TIMES = {"lag_seconds", "lag_time", "trend", "caught_up_in_seconds"}
+"""They differ between two reads, and a read that follows another one knows more."""
 
 
 @pytest.fixture
@@ -49,7 +51,13 @@ def printed(world: FakeEnvironment, *words: str) -> Any:
 
 
 def without_times(document: Any) -> Any:
-    return {key: value for key, value in document.items() if key not in TIMES}
+    """The document without what depends on the moment of the read."""
+    rows = {
+        key: [{name: value for name, value in row.items() if name not in ROW_TIMES} for row in document[key]]
+        for key in ("rows", "partitions")
+        if isinstance(document.get(key), list)
+    }
+    return {key: value for key, value in document.items() if key not in TIMES} | rows
 
 
 def web_context(world: FakeEnvironment) -> click.Context:

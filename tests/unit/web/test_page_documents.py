@@ -8,12 +8,10 @@ import pytest
 
 from bridge.web.group_changes import EVENTS_MAX, EventHistory, GroupEvent, changed_rows, group_events, migration_events
 from bridge.web.lag_series import POINTS_MAX, TOPICS_MAX, LagSeries
-from bridge.web.lag_times import TREND_WINDOW_MS, ObservedTrend
 from bridge.web.page_documents import actor, group_page, last_change_ms, list_rows, move_page, phase_line, total_json
 from bridge.web.read_state import ReadState, next_read_ms
 from zkconsumer.admin.describe import GroupDescribeRow
 from zkconsumer.cli.groups import DescribeReport
-from zkconsumer.types import TopicPartition
 
 
 def row(partition: int | None, owner: str | None = None, kind: str | None = None, **values: Any) -> GroupDescribeRow:
@@ -195,39 +193,6 @@ def test_an_unknown_lag_is_a_gap_in_the_graph() -> None:
     series.add_gap(2)
     assert series.to_json() == {"at_ms": [1, 2], "total": [None, None], "topics": {"t": [None, None]}}
     assert series.newest_to_json() == {"at_ms": [2], "total": [None], "topics": {"t": [None]}}
-
-
-# --- the trend --------------------------------------------------------------------------------------------------
-
-
-def observed(*lags: tuple[int, int | None]) -> Any:
-    trend = ObservedTrend()
-    found: Any = {}
-    for at_ms, lag in lags:
-        rows = [row(0, current_offset=0, log_end_offset=lag)] if lag is not None else [row(0, current_offset=0)]
-        found = trend.observe(None, rows, at_ms)  # type: ignore[arg-type]
-    return found.get(TopicPartition("clicks", 0))
-
-
-def test_a_trend_needs_an_observation() -> None:
-    assert observed((0, 100)) is None
-    assert observed((0, 100), (1_000, 90)) is None
-    assert observed((0, 100), (10_000, None)) is None
-
-
-def test_when_a_partition_catches_up() -> None:
-    falling = observed((0, 100), (10_000, 50))
-    assert (falling.trend, falling.caught_up_in_s) == (-5.0, 10.0)
-    rising = observed((0, 100), (10_000, 150))
-    assert (rising.trend, rising.caught_up_in_s) == (5.0, None)
-    assert observed((0, 100), (10_000, 0)).caught_up_in_s == 0
-    assert falling.seconds is None, "offsets show no time"
-
-
-def test_the_trend_is_of_the_last_minute() -> None:
-    steps = [(n * 5_000, max(0, 100 - n)) for n in range(100)]
-    newest = observed(*steps, (steps[-1][0] + TREND_WINDOW_MS // 2, 1))
-    assert newest.trend == pytest.approx(0, abs=0.1)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
