@@ -6,7 +6,7 @@ import { LagGraph } from "./lag-graph.js";
 const PANELS = [["members", "Group", ""], ["lag", "Lag", "/lag"], ["move", "Move", "/move"], ["evidence", "Evidence", "/evidence"]];
 const ROWS_PER_PAGE = 200;
 const KINDS = {
-  zkconsumer: "zkconsumer", scala: "Scala", coordinator: "Kafka protocol", spark: "Spark", foreign: "another program",
+  zkconsumer: "zkconsumer", scala: "Scala", coordinator: "Kafka protocol", foreign: "another program",
   unknown: "not known yet", unregistered: "not registered", persistent: "persistent node", fence: "fence",
 };
 

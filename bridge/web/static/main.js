@@ -83,6 +83,10 @@ document.getElementById("theme").addEventListener("click", () => {
   setTheme(names[(names.indexOf(document.documentElement.dataset.theme || "") + 1) % names.length]);
 });
 
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  if (page && page.themed) page.themed();
+});
+
 // Links between panels do not load the page again, so what was read stays on the screen.
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href^='/']");
