@@ -18,6 +18,7 @@ METRICS = ["prometheus-client>=0.14"]
 
 POSTGRES = ["psycopg[binary]>=3.2"]
 SPARK = ["pyarrow>=18", "pyspark>=4.2"]
+WEB = ["starlette>=0.40", "uvicorn>=0.30"]
 
 BENCH = [*FAST, *SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"]
 TEST = [
@@ -26,6 +27,7 @@ TEST = [
     "import-linter>=2.1",
     "kafka-python>=3.0",
     "mypy>=1.11",
+    "playwright>=1.49",
     "psutil>=5.9",
     "pyspark[pipelines]>=4.2",
     "pytest>=8.2",
@@ -80,7 +82,12 @@ setup(
     options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
     package_data={
         "zkconsumer": ["py.typed", "testing/java/*.java", "base/*.pyi"],
-        "bridge": ["py.typed", "spark/pipeline/log4j2.properties"],
+        "bridge": [
+            "py.typed",
+            "spark/pipeline/log4j2.properties",
+            "web/static/*",
+            "web/static/vendor/uplot/*",
+        ],
         "pyspark_zkconsumer": ["py.typed"],
     },
     install_requires=[
@@ -97,14 +104,15 @@ setup(
     extras_require={
         "avro": AVRO,
         "bench": BENCH,
-        "dev": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *TEST, *BENCH, "pre-commit>=4"],
+        "dev": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *WEB, *TEST, *BENCH, "pre-commit>=4"],
         "fast": FAST,
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,
         "postgres": POSTGRES,
         "spark": SPARK,
-        "test": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *TEST],
+        "test": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *WEB, *TEST],
         "watch": ["rich>=13"],
+        "web": WEB,
         "zookeeper-kerberos": ["gssapi>=1.8"],
     },
     entry_points={
@@ -115,6 +123,7 @@ setup(
             "migrate=bridge.commands.migrate:migrate",
             "pipeline=bridge.commands.pipeline:pipeline",
             "spark=bridge.commands.spark:spark",
+            "web=bridge.commands.web:web",
         ],
         "zkconsumer.health": [
             "pipeline=bridge.spark.pipeline.status.pipeline_health:read_pipeline_health",

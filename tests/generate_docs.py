@@ -68,10 +68,10 @@ def sources(packages: Iterable[str] = ("zkconsumer", "bridge")) -> dict[str, str
 def sources_that_log() -> dict[str, str]:
     """The sources whose log lines and counters have pages.
 
-    ``zkconsumer``, the members of coordinator groups, the migrating members, and the Spark source.
+    ``zkconsumer``, the members of coordinator groups, the migrating members, the Spark source, and the page.
     """
     bridge = ROOT / "bridge"
-    folders = (bridge / "spark", bridge / "client", bridge / "migration" / "dual" / "connector")
+    folders = (bridge / "spark", bridge / "client", bridge / "migration" / "dual" / "connector", bridge / "web")
     found = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     return sources(["zkconsumer"]) | {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from bridge.migration.inspect.copied_offsets import CopiedOffsetsStatus
     from bridge.migration.inspect.migration_status import MigrationStatus
     from bridge.migration.steps.migration_context import MigrationContext
+    from zkconsumer.admin.admin_session import AdminSession
 
 STATUS_SCHEMA = "zkconsumer/migrate-status/1"
 VERIFY_SCHEMA = "zkconsumer/migrate-verify/1"
@@ -76,7 +78,7 @@ def status(context: click.Context, group: str, watch: bool, output: OutputFormat
         copied = found.copied
         steps = [complete_commands(step, context) for step in found.next_commands]
         if output == "json":
-            print_json(_json(found, steps), is_line=watch)
+            print_json(status_document(found, steps), is_line=watch)
         else:
             facts = list(_facts(context, found))
             if facts != shown:
@@ -171,7 +173,8 @@ def _copied_json(copied: CopiedOffsetsStatus | None) -> dict[str, object] | None
     }
 
 
-def _json(found: MigrationStatus, steps: list[str]) -> dict[str, object]:
+def status_document(found: MigrationStatus, steps: Sequence[str]) -> dict[str, object]:
+    """The document of ``migrate status -o json``; ``steps``: the next commands."""
     control = None if found.control is None else found.control.control
     return {
         "schema": STATUS_SCHEMA,
@@ -202,7 +205,7 @@ def _json(found: MigrationStatus, steps: list[str]) -> dict[str, object]:
         "journal_error": found.journal_error or None,
         "not_known": list(found.not_known),
         "exit_code": EXIT_FAILED if found.not_known else 0,
-        "next_steps": steps,
+        "next_steps": list(steps),
     }
 
 
@@ -227,6 +230,45 @@ def verify(context: click.Context, group: str, output: OutputFormat, cluster: Cl
     """
     paths.check_group(group)
     session = open_zookeeper_session(context, cluster)
+    document = read_verify_document(session, group)
+    differences, phase = document["differences"], Phase(document["phase"])
+    if output == "json":
+        print_json(document)
+    else:
+        for line in differences:
+            click.echo(printable(line))
+        what = (
+            "the fences"
+            if phase in PHASES_WITHOUT_COMPARISON
+            else f"{count_text(document['partitions'], 'partition')} and the fences"
+        )
+        print_message(f"Compared {what}: {count_text(len(differences), 'difference')}.")
+        if phase is Phase.SWITCHED:
+            print_message("The coordinator group commits since the switch, so its offsets are not compared.")
+        if phase is Phase.FENCED:
+            print_message("The offsets are not in Kafka yet, so they are not compared.")
+    context.exit(document["exit_code"])
+
+
+class VerifyDocument(TypedDict):
+    """The document of ``migrate verify -o json``; ``differences``: one text each."""
+
+    schema: str
+    group: str
+    phase: str
+    partitions: int
+    compared_offsets: bool
+    differences: list[str]
+    exit_code: int
+    next_steps: list[str]
+
+
+def read_verify_document(session: AdminSession, group: str) -> VerifyDocument:
+    """Compare both stores of a migrating group now; changes nothing.
+
+    Raises ``PreconditionFailed`` in a phase in which nothing can be compared, ``UnavailableError`` when a store does
+    not answer.
+    """
     moving = open_migration(session, read_effective_plan(session, group), caller_description())
     phase, plan = moving.phase, moving.plan
     phases = (*(COMPARED_PHASES if plan.strategy == "dual" else COPY_PHASES), Phase.SWITCHED)
@@ -234,39 +276,19 @@ def verify(context: click.Context, group: str, output: OutputFormat, cluster: Cl
         raise PreconditionFailed(
             f"group {group} is in phase {'none' if phase is None else phase.value}; with {plan.strategy} the stores "
             f"can be compared in {', '.join(one.value for one in phases)}. See: "
-            f"{migrate_command(context, 'status', group)}"
+            f"zkconsumer migrate status {shlex.quote(group)}"
         )
-    copies = copies_of(plan)
-    differences = _differences(moving, phase)
-    code = EXIT_VERIFICATION if differences else 0
-    steps = [migrate_command(context, "rollback" if code else "status", group)]
-    if output == "json":
-        print_json(
-            {
-                "schema": VERIFY_SCHEMA,
-                "group": group,
-                "phase": phase.value,
-                "partitions": len(copies),
-                "compared_offsets": phase not in PHASES_WITHOUT_COMPARISON,
-                "differences": differences,
-                "exit_code": code,
-                "next_steps": steps,
-            }
-        )
-    else:
-        for line in differences:
-            click.echo(printable(line))
-        what = (
-            "the fences"
-            if phase in PHASES_WITHOUT_COMPARISON
-            else f"{count_text(len(copies), 'partition')} and the fences"
-        )
-        print_message(f"Compared {what}: {count_text(len(differences), 'difference')}.")
-        if phase is Phase.SWITCHED:
-            print_message("The coordinator group commits since the switch, so its offsets are not compared.")
-        if phase is Phase.FENCED:
-            print_message("The offsets are not in Kafka yet, so they are not compared.")
-    context.exit(code)
+    differences, name = _differences(moving, phase), shlex.quote(group)
+    return {
+        "schema": VERIFY_SCHEMA,
+        "group": group,
+        "phase": phase.value,
+        "partitions": len(copies_of(plan)),
+        "compared_offsets": phase not in PHASES_WITHOUT_COMPARISON,
+        "differences": differences,
+        "exit_code": EXIT_VERIFICATION if differences else 0,
+        "next_steps": [f"zkconsumer migrate rollback {name}" if differences else f"zkconsumer migrate status {name}"],
+    }
 
 
 def _differences(moving: MigrationContext, phase: Phase) -> list[str]:

@@ -25,6 +25,7 @@ from zkconsumer.zk.zk_security import NO_SECURITY, ZkSecurity, zk_security_of
 from zkconsumer.zk.znode_formats import parse_offset, parse_owner
 
 if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.broker_connection import ConnectionFactory
     from zkconsumer.zk.store import ZkStore
 
@@ -36,6 +37,7 @@ class FakeEnvironment:
     """One ensemble, one cluster.  A context manager: its end closes the connectors and stops the delivery thread.
 
     ``connect``: how connectors reach brokers that are registered in its ZooKeeper but are not in this cluster.
+    ``clock``: the times of znodes; None: fixed times, which grow by one with each write.
     """
 
     def __init__(
@@ -45,8 +47,9 @@ class FakeEnvironment:
         release: str = NEWEST,
         has_multi_read: bool = True,
         connect: ConnectionFactory | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self.zookeeper = FakeZooKeeper(delivery="thread", has_multi_read=has_multi_read)
+        self.zookeeper = FakeZooKeeper(delivery="thread", has_multi_read=has_multi_read, clock=clock)
         self.cluster = FakeCluster(brokers, release=release, zookeeper=self.zookeeper)
         self.connect: ConnectionFactory = self.cluster.connect if connect is None else connect
         self.stores: list[FakeZkStore] = []

@@ -34,7 +34,8 @@ command that ends with an error before it has shown anything prints a document w
 | 4 | refused: a precondition is not met, or the right is missing; nothing was changed |
 
 This page does not contain commands that connect to no cluster: `assign`, `check`, `demo`, `health` (4: no member
-answers), `sandbox` (1: a part does not answer, 3: none is running), and `broker`. `migrate restore` reads only
+answers), `sandbox` (1: a part does not answer, 3: none is running), and `broker`, nor `web`, which
+serves until a signal and shows what is unknown on its page. `migrate restore` reads only
 ZooKeeper: 1 if it is not available.
 """
 

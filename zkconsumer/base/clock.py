@@ -33,4 +33,9 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+def thread_cpu_ms() -> int:
+    """Milliseconds of CPU that the calling thread has used."""
+    return time.thread_time_ns() // 1_000_000
+
+
 SYSTEM_CLOCK = SystemClock()

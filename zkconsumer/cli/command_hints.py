@@ -54,13 +54,14 @@ def complete_commands(text: str, context: click.Context | None = None) -> str:
     return text if context is None or f"{PROGRAM} " not in text else "".join(_pieces(context, text))
 
 
-def complete_commands_in_json(value: object) -> object:
-    """Return a JSON document in which the commands of every text are completed."""
+def complete_commands_in_json(value: object, context: click.Context | None = None) -> object:
+    """Return a JSON document in which the commands of every text are completed; ``context`` as in
+    ``complete_commands``."""
     if isinstance(value, str):
-        return complete_commands(value)
+        return complete_commands(value, context)
     if isinstance(value, Mapping):
-        return {key: complete_commands_in_json(one) for key, one in value.items()}
-    return [complete_commands_in_json(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: complete_commands_in_json(one, context) for key, one in value.items()}
+    return [complete_commands_in_json(one, context) for one in value] if isinstance(value, list | tuple) else value
 
 
 def commands_in(context: click.Context, text: str) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, NoReturn
 
@@ -73,30 +74,14 @@ def list_(context: click.Context, which: str, output: Output, cluster: ClusterOp
 
     Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
-    lines: list[GroupListing | CoordinatorGroupListing] = []
     session = open_admin_session(context, cluster)
-    if isinstance(session, AdminSession):
-        lines += list_groups(session)
-    found = list_all_coordinator_groups(session.brokers)
-    if found.not_known and not found.groups and not isinstance(session, AdminSession):
+    found = read_group_listings(session)
+    lines = found.lines
+    if found.not_known and not found.has_coordinator_groups and not isinstance(session, AdminSession):
         _exit_not_known(context, found.not_known, output)
-    old = {line.group for line in lines}
-    # Offsets that a ZooKeeper group stores in Kafka are not a second group.
-    lines += [line for line in found.listings if not (line.is_offsets_only and line.group in old)]
     shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
-    shown.sort(key=lambda line: (line.group, isinstance(line, CoordinatorGroupListing)))
     if output == "json":
-        stale = sum(isinstance(line, GroupListing) and line.is_stale_console_group for line in shown)
-        steps = [f"zkconsumer groups delete --stale   # {stale} left by console consumers"] if stale else []
-        print_json(
-            {
-                "schema": LIST_SCHEMA,
-                "groups": [_listing_json(line) for line in shown],
-                "not_known": list(found.not_known),
-                "exit_code": EXIT_FAILED if found.not_known else 0,
-                "next_steps": steps,
-            }
-        )
+        print_json(group_list_document(shown, found.not_known))
     else:
         print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_listing_cells, shown))
         if not shown:
@@ -104,6 +89,46 @@ def list_(context: click.Context, which: str, output: Output, cluster: ClusterOp
     if found.not_known:
         print_not_known(found.not_known)
         context.exit(EXIT_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListings:
+    """Every group, sorted by name, and why groups of some brokers are missing."""
+
+    lines: Sequence[GroupListing | CoordinatorGroupListing]
+    not_known: tuple[str, ...]
+    has_coordinator_groups: bool
+
+
+def read_group_listings(session: AnySession) -> GroupListings:
+    """Read the groups in ZooKeeper, if the session has one, and those of the brokers.
+
+    Raises ``UnavailableError`` when ZooKeeper does not answer.
+    """
+    lines: list[GroupListing | CoordinatorGroupListing] = []
+    if isinstance(session, AdminSession):
+        lines += list_groups(session)
+    found = list_all_coordinator_groups(session.brokers)
+    old = {line.group for line in lines}
+    # Offsets that a ZooKeeper group stores in Kafka are not a second group.
+    lines += [line for line in found.listings if not (line.is_offsets_only and line.group in old)]
+    lines.sort(key=lambda line: (line.group, isinstance(line, CoordinatorGroupListing)))
+    return GroupListings(lines, found.not_known, bool(found.groups))
+
+
+def group_list_document(
+    lines: Sequence[GroupListing | CoordinatorGroupListing], not_known: Sequence[str]
+) -> dict[str, object]:
+    """The document of ``groups list -o json``."""
+    stale = sum(isinstance(line, GroupListing) and line.is_stale_console_group for line in lines)
+    steps = [f"zkconsumer groups delete --stale   # {stale} left by console consumers"] if stale else []
+    return {
+        "schema": LIST_SCHEMA,
+        "groups": [_listing_json(line) for line in lines],
+        "not_known": list(not_known),
+        "exit_code": EXIT_FAILED if not_known else 0,
+        "next_steps": steps,
+    }
 
 
 def _empty_list_text(session: AnySession, has_groups: bool, which: str, *, is_all_known: bool) -> str:
@@ -191,6 +216,46 @@ def describe_(
     Exit codes: 0 shown, 1 no such group, the group has nothing of a --topic, or a part is unknown.
     """
     session = open_admin_session(context, cluster)
+    report = read_describe_report(session, group, topics)
+    if report is None:
+        exit_no_such_group(context, session, group)
+    for words in report.remarks:
+        print_message(words)
+    if output == "json":
+        print_json(report.document)
+    else:
+        print_table((*COLUMNS, LAG_SECONDS_COLUMN), ((*row.cells, row.lag_seconds_cell) for row in report.rows))
+    print_not_known(report.not_known)
+    print_topics_not_found(group, report.topics_not_found)
+    if report.exit_code:
+        context.exit(report.exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeReport:
+    """What ``groups describe`` shows: ``rows`` as a table, or ``document`` as JSON, and sentences beside them."""
+
+    rows: Sequence[GroupDescribeRow]
+    document: Mapping[str, object]
+    remarks: Sequence[str]
+    not_known: Sequence[str]
+    topics_not_found: Sequence[str]
+
+    @property
+    def exit_code(self) -> int:
+        """0; 1 if a part is unknown, or the group has nothing of a topic that was requested."""
+        return EXIT_FAILED if self.not_known or self.topics_not_found else 0
+
+
+def read_describe_report(
+    session: AnySession, group: str, topics: Sequence[str] = (), observer: LagTimeObserver | None = None
+) -> DescribeReport | None:
+    """Read the group in both stores; None if neither has it.  ``topics``: only these, if any are given.
+
+    ``observer``: the one of the reads before; None: of this read alone.
+
+    Raises ``UnavailableError`` when ZooKeeper does not answer, or if it is not known whether the group exists.
+    """
     look = read_group_snapshot(session, group, topics or None) if isinstance(session, AdminSession) else None
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
     coordinator_group, trouble = (
@@ -203,7 +268,7 @@ def describe_(
     if look is None and coordinator_group is None:
         if trouble:
             raise UnavailableError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
-        exit_no_such_group(context, session, group)
+        return None
     storage = configured_storage(session) if isinstance(session, AdminSession) else "kafka"
     rows = [] if look is None else look.rows(storage, topics)
     not_known = [*look.not_known, *unreadable_offset_texts(look)] if look is not None else []
@@ -219,33 +284,29 @@ def describe_(
         not_known += coordinator_group.not_known
     ranges = {} if coordinator_group is None else dict(coordinator_group.log_ranges)
     ranges |= {} if look is None else look.log_ranges
-    rows = LagTimeObserver.of_session(session).with_lag_times(rows, ranges)
+    rows = (observer or LagTimeObserver.of_session(session)).with_lag_times(rows, ranges)
     absent = topics_not_found(topics, rows, look)
-    if look is not None:
-        for words in remarks(look, storage):
-            print_message(words)
+    document = _describe_json(group, look, coordinator_group, storage, rows)
+    document |= {"topics_not_found": absent, "not_known": not_known}
+    document |= {"exit_code": EXIT_FAILED if not_known or absent else 0}
+    sentences = [] if look is None else remarks(look, storage)
+    sentences += _coordinator_group_remarks(coordinator_group, is_kept_empty=is_kept_empty)
+    return DescribeReport(rows, document, sentences, list(dict.fromkeys(not_known)), absent)
+
+
+def _coordinator_group_remarks(found: CoordinatorGroupSnapshot | None, *, is_kept_empty: bool) -> list[str]:
+    if found is None:
+        return []
     if is_kept_empty:
-        print_message(
-            f"the placeholder member of the migration blocks the coordinator group {group}: no other member can join"
-        )
-    elif coordinator_group is not None:
-        print_message(
-            f"the coordinator group {group} is {coordinator_group.state.state}, with "
-            f"{count_text(len(coordinator_group.state.members), 'member')}"
-        )
-        for member in coordinator_group.state.members:
-            if member.problem:
-                print_message(f"{member.member_id}: {member.problem}")
-    if output == "json":
-        report = _describe_json(group, look, coordinator_group, storage, rows)
-        report |= {"topics_not_found": absent, "not_known": not_known}
-        print_json(report | {"exit_code": EXIT_FAILED if not_known or absent else 0})
-    else:
-        print_table((*COLUMNS, LAG_SECONDS_COLUMN), ((*row.cells, row.lag_seconds_cell) for row in rows))
-    print_not_known(dict.fromkeys(not_known))
-    print_topics_not_found(group, absent)
-    if not_known or absent:
-        context.exit(EXIT_FAILED)
+        return [
+            f"the placeholder member of the migration blocks the coordinator group {found.group}: no other member can "
+            "join"
+        ]
+    members = count_text(len(found.state.members), "member")
+    return [
+        f"the coordinator group {found.group} is {found.state.state}, with {members}",
+        *(f"{member.member_id}: {member.problem}" for member in found.state.members if member.problem),
+    ]
 
 
 def _describe_json(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from zkconsumer import extensions
+from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.doctor import DoctorFinding, GroupFacts, run_checks
 from zkconsumer.admin.doctor.collect import collect_facts
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
@@ -68,21 +69,18 @@ def doctor(
     """
     known = open_admin_session(context, cluster)
     session = require_admin_session(known, "groups doctor examines groups in ZooKeeper")
-    config = session.config
-    interval_ms = COMMIT_INTERVAL_MS
+    interval_ms = configured_commit_interval_ms(session)
     if commit_interval is not None:
         interval_ms = round(commit_interval * 1000)
-    elif "auto.commit.interval.ms" in config.given:
-        interval_ms = config.auto_commit_interval_ms
     facts = collect_facts(
         session, group, round(interval * 1000), interval_ms, stores_in_kafka=configured_storage(session) == "kafka"
     )
     if facts is None:
         exit_no_such_group(context, session, group, only_in_zookeeper="")
     findings = run_checks(facts)
-    code = EXIT_DIFFERS if findings else EXIT_FAILED if facts.not_known else 0
+    code = _exit_code(facts, findings)
     if output == "json":
-        print_json(_json(facts, findings) | {"exit_code": code})
+        print_json(doctor_document(facts, findings))
     else:
         _print(facts, findings)
     print_not_known(facts.not_known)
@@ -92,6 +90,12 @@ def doctor(
             f"times the CPU for a message: {'; '.join(missing)}. Install a C compiler, and reinstall the package"
         )
     context.exit(code)
+
+
+def configured_commit_interval_ms(session: AdminSession) -> int:
+    """``auto.commit.interval.ms`` of the given file, or the default of Scala consumers."""
+    config = session.config
+    return config.auto_commit_interval_ms if "auto.commit.interval.ms" in config.given else COMMIT_INTERVAL_MS
 
 
 def _print(facts: GroupFacts, findings: list[DoctorFinding]) -> None:
@@ -121,7 +125,12 @@ def group_summary(facts: GroupFacts) -> str:
     return f"{facts.group}: {who}{held}, lag {total}"
 
 
-def _json(facts: GroupFacts, findings: list[DoctorFinding]) -> dict[str, object]:
+def _exit_code(facts: GroupFacts, findings: list[DoctorFinding]) -> int:
+    return EXIT_DIFFERS if findings else EXIT_FAILED if facts.not_known else 0
+
+
+def doctor_document(facts: GroupFacts, findings: list[DoctorFinding]) -> dict[str, object]:
+    """The document of ``groups doctor -o json``."""
     partitions, owned = owned_by_registered_threads(facts)
     return {
         "schema": SCHEMA,
@@ -143,4 +152,5 @@ def _json(facts: GroupFacts, findings: list[DoctorFinding]) -> dict[str, object]
         "compiled_modules": extensions.status(),
         "codecs": compression.implementations(),
         "next_steps": [step for finding in findings for step in finding.next_steps],
+        "exit_code": _exit_code(facts, findings),
     }

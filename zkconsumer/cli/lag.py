@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.admin_session import AdminSession, AnySession
 from zkconsumer.admin.coordinator_group_snapshot import coordinator_group_rows, read_coordinator_group_snapshot
 from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
 from zkconsumer.admin.lag_time_observer import LagTimeObserver
@@ -120,16 +120,7 @@ def lag(
     if watch and observe_s:
         raise UsageError("--watch observes as long as it runs: give it without --observe")
     session = open_admin_session(context, cluster)
-    observer = LagTimeObserver.of_session(session)
-    look, home = _coordinator_group_reader(session, observer, group, topics), "its coordinator"
-    first: LagSnapshot | None = None
-    if isinstance(session, AdminSession):
-        old = _zookeeper_group_reader(session, observer, group, topics)
-        first = old()
-        if first is not None:
-            look, home = old, "ZooKeeper"
-    if first is None:
-        first = look()
+    look, home, first = first_lag_snapshot(session, group, topics)
     if first is None:
         exit_no_such_group(context, session, group)
     if observe_s:
@@ -137,7 +128,7 @@ def lag(
     if not watch:
         code = EXIT_FAILED if first.not_known or first.topics_not_found else 0
         if output == "json":
-            print_json(_json(first) | {"exit_code": code})
+            print_json(lag_document(first) | {"exit_code": code})
         else:
             click.echo("\n".join(_lines(first.rows)))
         print_not_known(first.not_known)
@@ -147,10 +138,26 @@ def lag(
     looks = _snapshots(look, first, f"the group {group} does not exist any more in {home}", round(interval * 1000))
     if output == "json":
         for each in looks:
-            print_json(_json(each), is_line=True)
+            print_json(lag_document(each), is_line=True)
             sys.stdout.flush()
     else:
         _watch(looks)
+
+
+def first_lag_snapshot(
+    session: AnySession, group: str, topics: Sequence[str] = ()
+) -> tuple[Callable[[], LagSnapshot | None], str, LagSnapshot | None]:
+    """Read the group in the store that has it, ZooKeeper first; return the reader for the next reads, the store's name,
+    and the snapshot, which is None if neither has it.  Raises ``UnavailableError``.
+    """
+    observer = LagTimeObserver.of_session(session)
+    if isinstance(session, AdminSession):
+        old = _zookeeper_group_reader(session, observer, group, topics)
+        first = old()
+        if first is not None:
+            return old, "ZooKeeper", first
+    look = _coordinator_group_reader(session, observer, group, topics)
+    return look, "its coordinator", look()
 
 
 def _zookeeper_group_reader(
@@ -360,7 +367,8 @@ def _lag_times(rows: Sequence[GroupDescribeRow]) -> list[PartitionLagTime]:
     return [row.lag_time for row in rows if row.lag_time is not None]
 
 
-def _json(look: LagSnapshot) -> dict[str, object]:
+def lag_document(look: LagSnapshot) -> dict[str, object]:
+    """The document of ``lag -o json``, without the exit code."""
     total = LagTotal.of(look.rows)
     return {
         "schema": SCHEMA,
