@@ -18,7 +18,8 @@ from pathlib import Path
 
 import click
 
-from bridge.commands.web import DEFAULT_WEB_PORT, EXTRA_MISSING
+from bridge.commands.web import DEFAULT_WEB_PORT
+from bridge.commands.web_run import EXTRA_MISSING
 from bridge.testing.embedded_broker import EmbeddedBroker
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bridge.commands import web as web_module
-from bridge.commands.web import allowed_requests, print_addresses
+from bridge.commands import web_run
+from bridge.commands.web_run import allowed_requests, print_addresses
 from bridge.web.page_server import PageTls, check_tls, listen
 from bridge.web.request_checks import AllowedRequests
 from zkconsumer.cli.main import main
@@ -85,7 +85,7 @@ def test_without_the_extra_the_command_names_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "bridge.web.page_app", None)
     result = CliRunner().invoke(main, ["web", "--zookeeper", "x:1"])
     assert result.exit_code == 2
-    assert web_module.EXTRA_MISSING in result.output
+    assert web_run.EXTRA_MISSING in result.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
