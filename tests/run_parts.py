@@ -37,7 +37,7 @@ takes from who has most left, so that no long file is waited for in the end.
 
 @dataclass(frozen=True)
 class Part:
-    """One row of the table; ``budget_minutes`` is what the part should take on two cores.
+    """One row of the table; ``budget_minutes`` is what the part should take on two cores, beside the other lanes.
 
     ``with_extensions`` False: the Python modules take the place of the compiled ones.  ``priority``: as of ``nice``.
     """
@@ -85,7 +85,7 @@ UNIT = Part(
             "tests/transcripts",
         ),
     ),
-    6,
+    9,
 )
 READ_RECORDS = [
     *(f"tests/hostile/test_{name}_hostile.py" for name in ("records", "spark_decoder")),
@@ -113,29 +113,29 @@ WITHOUT = Part(
             *READ_RECORDS,
         ),
     ),
-    4,
+    9,
     with_extensions=False,
     priority=5,
 )
 MIXED_WITHOUT = Part(
     "mixed, without extensions",
     ((*PYTEST, "-m", "real and not nightly", "tests/real/test_mixed_groups.py"),),
-    2.5,
+    3.5,
     with_extensions=False,
 )
-CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
-REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 8)
-WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
-INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 3)
-MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 5)
+CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2.5)
+REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 11)
+WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3.5)
+INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 6)
+MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 9)
 PIPELINE_TESTS = ("tests/spark/pipeline", "tests/spark/examples")
 SPARK = Part(
     "Spark",
     ((*PYTEST, "-m", "real and not nightly", "tests/spark", *(f"--ignore={each}" for each in PIPELINE_TESTS)),),
-    12,
+    18,
 )
-PIPELINES = Part("pipelines", ((*PYTEST, "-m", "real and not nightly", *PIPELINE_TESTS),), 7)
-DELTA = Part("Delta, pyspark 4.2", ((sys.executable, "tests/run_delta.py"),), 4)
+PIPELINES = Part("pipelines", ((*PYTEST, "-m", "real and not nightly", *PIPELINE_TESTS),), 20)
+DELTA = Part("Delta, pyspark 4.2", ((sys.executable, "tests/run_delta.py"),), 5)
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
 NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
 NIGHTLY_MIGRATION = Part("nightly migration", ((*PYTEST, "-m", "nightly and real", "tests/migration"),), 60)
