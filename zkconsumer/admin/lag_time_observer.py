@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from zkconsumer.admin.first_unread_reader import FirstUnreadReader, PartitionOffset
-from zkconsumer.observe.lag_time import CaughtUp, FirstUnread, PartitionLagTime, UnreadPosition, lag_time
-from zkconsumer.observe.lag_trend import ALREADY_CAUGHT_UP, UNKNOWN_CATCH_UP, LagHistory
+from zkconsumer.observe.lag_time import FirstUnread, PartitionLagTime, UnreadPosition, lag_time
+from zkconsumer.observe.lag_trend import UNKNOWN_CATCH_UP, LagHistory
 from zkconsumer.observe.log_end_history import LogEndHistory
 from zkconsumer.types import TopicPartition
 
@@ -86,14 +86,12 @@ class LagTimeObserver:
             history = self._lags.of(key, now_ms)
             unread = None if position.offset is None else first.get(PartitionOffset(key.tp, position.offset))
             time = lag_time(position, unread, self._logs.of(key.tp, now_ms), now_ms)
-            catch_up = UNKNOWN_CATCH_UP
+            found[key] = PartitionLagTime(time, UNKNOWN_CATCH_UP)
             if not position.problem:
                 assert position.offset is not None, "without an offset there is a problem"
                 assert position.log_end is not None, "without a log end there is a problem"
                 history.add(now_ms, position.offset, position.log_end)
-                # Markers of transactions may be left up to the end of the log.
-                catch_up = ALREADY_CAUGHT_UP if isinstance(time, CaughtUp) else history.catch_up
-            found[key] = PartitionLagTime(time, catch_up)
+                found[key] = PartitionLagTime.of(time, history)
         self._logs.sweep(now_ms)
         self._lags.sweep(now_ms)
         return found

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from zkconsumer.observe.lag_trend import CatchUp
+from zkconsumer.observe.lag_trend import ALREADY_CAUGHT_UP, CatchUp
 
 if TYPE_CHECKING:
+    from zkconsumer.observe.lag_trend import LagHistory
     from zkconsumer.observe.log_end_history import LogEndHistory
 
 CLOCK_DIFFERENCE_MS_MAX = 2_000
@@ -87,6 +88,13 @@ class PartitionLagTime:
 
     lag: LagTime
     catch_up: CatchUp
+
+    @classmethod
+    def of(cls, lag: LagTime, history: LagHistory) -> PartitionLagTime:
+        """The lag with the trend of its observations.  Caught up, the offset may be before the end of the log: only
+        markers of transactions may be left.
+        """
+        return cls(lag, ALREADY_CAUGHT_UP if isinstance(lag, CaughtUp) else history.catch_up)
 
 
 # --- observations -----------------------------------------------------------------------------------------------

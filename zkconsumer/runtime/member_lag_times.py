@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.chunks import INVALID_OFFSET, PartitionTopicInfo
 from zkconsumer.observe.lag_time import (
-    CaughtUp,
     FirstUnread,
     KnownLagTime,
     NoUnreadRecord,
@@ -25,7 +24,7 @@ from zkconsumer.observe.lag_time import (
     UnreadRecordProblem,
     lag_time,
 )
-from zkconsumer.observe.lag_trend import ALREADY_CAUGHT_UP, UNKNOWN_CATCH_UP, LagHistory
+from zkconsumer.observe.lag_trend import UNKNOWN_CATCH_UP, LagHistory
 from zkconsumer.observe.log_end_history import LogEndHistory
 from zkconsumer.observe.unread_records import first_record_of
 
@@ -93,7 +92,7 @@ class MemberLagTimes:
         observed.lags.add(wall_ms, offset, end)
         if isinstance(lag, KnownLagTime):
             observed.kind = lag.kind
-        return PartitionLagTime(lag, ALREADY_CAUGHT_UP if isinstance(lag, CaughtUp) else observed.lags.catch_up)
+        return PartitionLagTime.of(lag, observed.lags)
 
 
 def _first_unread(info: PartitionTopicInfo, offset: int, resets: int) -> FirstUnread | None:

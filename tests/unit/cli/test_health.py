@@ -174,9 +174,9 @@ def test_a_member_tells_what_it_is_doing(
     assert 0 <= health(place)[1]["last_record_ms_ago"] < 5_000
     assert health(place)[1]["counters"] == member.counters
     wait_until(lambda: health(place)[1]["lag_seconds"] is not None, "a broker has answered for both")
-    told = health(place)[1]
-    assert 0 <= told["lag_seconds"] < 5
-    assert (told["lag_timestamp_type"], told["partitions_lag_seconds_not_known"]) == ("CreateTime", 0)
+    report = health(place)[1]
+    assert 0 <= report["lag_seconds"] < 5
+    assert (report["lag_timestamp_type"], report["partitions_lag_seconds_not_known"]) == ("CreateTime", 0)
 
 
 def test_the_lag_of_a_member_in_seconds_is_null_if_a_partition_may_have_a_larger_one() -> None:
@@ -191,8 +191,8 @@ def test_the_lag_of_a_member_in_seconds_is_null_if_a_partition_may_have_a_larger
         ((caught_up, unknown), (None, None, 1, None)),
         ((), (None, None, 0, None)),
     ):
-        told = replace(judged(), lag_times=times).as_json()
-        assert tuple(told[name] for name in names) == values, times
+        report = replace(judged(), lag_times=times).as_json()
+        assert tuple(report[name] for name in names) == values, times
 
 
 def test_a_member_without_zookeeper_is_alive_and_unhealthy_until_it_is_back(
