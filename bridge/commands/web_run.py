@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import socket
@@ -44,7 +45,7 @@ def run_web(context: click.Context, cluster: ClusterOptions, options: Mapping[st
     tls = _tls(options["tls_certificate"], options["tls_key"])
     opener = session_opener(context, cluster)
     listening = listen(options["host"], options["port"])
-    try:
+    with contextlib.closing(listening):
         allowed = allowed_requests(
             options["host"],
             listening.getsockname()[1],
@@ -52,18 +53,15 @@ def run_web(context: click.Context, cluster: ClusterOptions, options: Mapping[st
             tls=tls,
             token_file=options["token_file"],
         )
-    except BaseException:
-        listening.close()
-        raise
-    PageServer(
-        listening,
-        allowed,
-        PageSettings(cluster_text(cluster), __version__),
-        opener,
-        complete=lambda document: complete_commands_in_json(document, context),
-        tls=tls,
-        on_started=lambda: print_addresses(allowed),
-    ).run()
+        PageServer(
+            listening,
+            allowed,
+            PageSettings(cluster_text(cluster), __version__),
+            opener,
+            complete=lambda document: complete_commands_in_json(document, context),
+            tls=tls,
+            on_started=lambda: print_addresses(allowed),
+        ).run()
     print_message("stopped")
 
 

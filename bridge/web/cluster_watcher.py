@@ -180,6 +180,7 @@ class ClusterWatcher:
         for group, interest in list(self._groups.items()):
             if not interest.viewers and all(until_ms <= now_ms for until_ms in interest.wanted_until_ms.values()):
                 del self._groups[group]
+                self._move_reader.forget(group)
 
     def _schedule(self) -> None:
         with self._lock:

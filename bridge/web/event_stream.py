@@ -22,6 +22,8 @@ HEARTBEAT_S = 15.0
 RETRY_MS = 2_000
 """After a lost connection the browser waits this long."""
 
+HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+
 AsgiMessage: TypeAlias = MutableMapping[str, Any]
 AsgiReceive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
 AsgiSend: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
@@ -89,12 +91,10 @@ class EventStream:
         self,
         hub: ViewerHub,
         messages: Callable[[], Mapping[str, PublishedMessage]],
-        headers: Mapping[str, str],
         send_timeout_s: float = SEND_TIMEOUT_S,
     ) -> None:
         self._hub = hub
         self._messages = messages
-        self._headers = headers
         self._send_timeout_s = send_timeout_s
         self._sent: dict[str, int] = {}
 
@@ -105,15 +105,13 @@ class EventStream:
         gone = asyncio.ensure_future(_wait_for_disconnect(receive))
         gone.add_done_callback(lambda _: changed.set())
         try:
-            headers = {**self._headers, "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
-            pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-            await send({"type": "http.response.start", "status": 200, "headers": pairs})
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await self._send(send, b"retry: %d\n\n" % RETRY_MS)
             while not gone.done() and not self._hub.is_closed:
                 try:
                     await asyncio.wait_for(changed.wait(), HEARTBEAT_S)
                 except TimeoutError:
-                    await self._send(send, b": still here\n\n")
+                    await self._send(send, b": keep-alive\n\n")
                     continue
                 changed.clear()
                 if not gone.done():

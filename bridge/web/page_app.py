@@ -286,7 +286,7 @@ class GroupPages:
             self._hub.leave()
 
         self._watcher.show_list(1)
-        return StreamResponse(EventStream(self._hub, self._watcher.list_messages, {}), end)
+        return StreamResponse(EventStream(self._hub, self._watcher.list_messages), end)
 
     async def group_events(self, request: Request) -> Any:
         """The events of a group; ``panel=evidence`` has the findings too, which cost more to read."""
@@ -306,7 +306,7 @@ class GroupPages:
             self._watcher.hide_group(group, kinds)
             self._hub.leave()
 
-        return StreamResponse(EventStream(self._hub, feed.published, {}), end)
+        return StreamResponse(EventStream(self._hub, feed.published), end)
 
     def _page(self) -> Response:
         return Response(self.files["page.html"], media_type=MEDIA_TYPES[".html"])

@@ -6,12 +6,11 @@ The access log is off, so no address that a browser requested is written anywher
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,7 @@ class PageServer:
         """Serve until ``stop`` is called, or SIGINT or SIGTERM comes (only on the main thread)."""
         hub = ViewerHub()
         watcher = ClusterWatcher(self.open_session, hub.wake_soon, complete=self.complete)
-        app = make_page_app(watcher, hub, replace(self.allowed), self.settings)
+        app = make_page_app(watcher, hub, self.allowed, self.settings)
         config = uvicorn.Config(
             app,
             lifespan="off",
@@ -130,13 +129,3 @@ class _Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._hub.close()
         await super().shutdown(sockets=sockets)
-
-
-@contextlib.contextmanager
-def closing_on_error(listening: socket.socket) -> Iterator[socket.socket]:
-    """The socket; closed if the block raises."""
-    try:
-        yield listening
-    except BaseException:
-        listening.close()
-        raise
