@@ -17,10 +17,10 @@ from functools import cache
 from pathlib import Path
 
 from zkconsumer.testing.sandbox import cache as sandbox_cache
+from zkconsumer.testing.sandbox import child_process
 from zkconsumer.testing.sandbox.java import find_jdk
 
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""The JVMs of tests are short-lived, and there are many on few cores."""
+FAST_START = " ".join(child_process.FAST_START)
 
 NO_WARNINGS = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 """What the JVM writes to its standard output about classes that it does not store, or about an archive that it does
@@ -28,6 +28,9 @@ not use; a test may read that output.
 """
 
 TRAINING_TIMEOUT_S = 240
+
+ARCHIVES_MAX = 4
+"""Archives that are kept, of 180 MB each: those of the last environments in which the tests ran."""
 
 TRAINING = """
 import sys
@@ -78,3 +81,6 @@ def _make(archive: Path, home: Path) -> None:
             check=True, timeout=TRAINING_TIMEOUT_S, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd=folder,
         )  # fmt: skip
     new.replace(archive)
+    archives = sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime_ns)
+    for old in archives[:-ARCHIVES_MAX]:
+        old.unlink()  # a JVM that has it open keeps it, and one that starts with its name starts without an archive
