@@ -488,13 +488,14 @@ def test_a_thread_that_iterates_needs_no_lock_of_the_fetchers() -> None:
 
 
 def test_an_exception_of_a_signal_handler_loses_no_record() -> None:
-    """With real signals, a fixed number of them; the program says what it got, and what would be committed."""
+    """With real signals, a fixed number of them; also two in quick succession; the program prints what it got, and what
+    would be committed."""
     program = [sys.executable, str(Path(__file__).with_name("interrupted_program.py"))]
     done = subprocess.run([*program, "300"], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["interruptions"] >= 300
-    assert (told["lost"], told["twice"], told["errors"]) == (0, 0, []), told
+    report = json.loads(done.stdout)
+    assert report["interruptions"] >= 300
+    assert (report["lost"], report["twice"], report["errors"]) == (0, 0, []), report
 
 
 def test_a_signal_handler_may_close_the_connector_while_a_record_is_on_its_way() -> None:

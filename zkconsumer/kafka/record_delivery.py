@@ -381,11 +381,18 @@ class RecordIterator(TypedMap[M]):
         return made
 
     def next(self) -> M:
-        """``__next__`` without the gap in which CPython itself can drop the result: see the head of this file."""
+        """``__next__`` without the gap in which CPython itself can drop the result: see the head of this file.
+
+        CPython handles no signal between ``for`` and ``return``, so no exception of a handler can drop the message
+        here, also not a second one shortly after the first.  A trace function (a debugger) can raise there:
+        ``undeliver`` is for that.
+        """
         before = self.delivery.delivered
         try:
-            return self.__next__()
+            for message in self:
+                return message
         except BaseException:
             if self.delivery.delivered is not before:
                 self.delivery.undeliver()
             raise
+        raise StopIteration
