@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from zkconsumer.kafka.fetch.fetched_records import ConsumerRecord, FetchedRecords
@@ -23,7 +22,8 @@ class ConsumerRecords(Generic[K, V]):
     __slots__ = ("_by_partition",)
 
     def __init__(self, by_partition: Mapping[TopicPartition, FetchedRecords[K, V]]) -> None:
-        self._by_partition = MappingProxyType(dict(by_partition))
+        """``by_partition``: not changed any more."""
+        self._by_partition = by_partition
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         parts: list[Iterable[ConsumerRecord[K, V]]] = []
@@ -32,7 +32,7 @@ class ConsumerRecords(Generic[K, V]):
         return iter(parts[0]) if len(parts) == 1 else chain.from_iterable(parts)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_partition.values()))
+        return sum([records.size for records in self._by_partition.values()])
 
     def __repr__(self) -> str:
         return f"ConsumerRecords({', '.join(map(repr, self._by_partition.values()))})"

@@ -94,7 +94,6 @@ class CompletedFetch:
         self._reader: RecordSetReader | None = None
         self._epochs = BatchEpochs()
         self._records_read = 0
-        self._bytes_read = 0
 
     def __repr__(self) -> str:
         return f"CompletedFetch({self.partition} at {self.next_fetch_offset})"
@@ -108,8 +107,9 @@ class CompletedFetch:
         """Drop the records that were not read, and measure those that were."""
         if not self.is_consumed:
             self.is_consumed = True
+            size_bytes = 0 if self._reader is None else self._reader.size_bytes
             self._reader = None
-            self._totals.record(self.partition, self._bytes_read, self._records_read)
+            self._totals.record(self.partition, size_bytes, self._records_read)
             self._on_drained(self.partition, self._records_read > 0)
 
     def fetch_records(self, records_max: int) -> FetchedRecords[Any, Any]:
@@ -120,6 +120,7 @@ class CompletedFetch:
         slices: list[RecordSlice] = []
         left = records_max
         reader = self._reader or self._open_reader()
+        epochs = self._epochs
         while left and not self.is_consumed:
             try:
                 part = reader.peek(left)
@@ -127,7 +128,7 @@ class CompletedFetch:
                     self._finish()
                     break
                 if self._has_bytes:
-                    records = RecordSlice(part.columns, self._epochs)
+                    records = RecordSlice(part.columns, epochs)
                 else:
                     part, records = self._deserialized(reader, part)
             except DECODE_ERRORS as error:
@@ -141,13 +142,13 @@ class CompletedFetch:
                 if slices:
                     break
                 raise
-            reader.skip(part)
+            _, size, last_offset = part
+            reader.skip(size)
             slices.append(records)
-            left -= part.size
-            self._records_read += part.size
-            self._bytes_read += part.size_bytes
-            self.next_fetch_offset = part.last_offset + 1
-            self.last_epoch = self._epochs.at(part.last_offset)
+            left -= size
+            self._records_read += size
+            self.next_fetch_offset = last_offset + 1
+            self.last_epoch = epochs.last if epochs.is_uniform else epochs.at(last_offset)
         return FetchedRecords(self.partition, slices, records_max - left)
 
     def _open_reader(self) -> RecordSetReader:

@@ -6,8 +6,8 @@
 It decodes lazily: an entry is checked and decompressed when its first record is requested.  Control batches, and with
 ``read_committed`` the batches of aborted transactions, have no records here.
 
-Invariants: ``_chunk`` has records that were decoded and not skipped, from ``_begin`` on, or is None.  ``_error`` is the
-error of the entry after them; once set it stays.
+Invariants: ``_chunk`` has records that were decoded and not skipped, from ``_begin`` on, or is None; ``_bytes_before``
+has the bytes of the chunks before it.  ``_error`` is the error of the entry after them; once set it stays.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TABLE_ROWS_MIN, TABLE_ROWS_MAX = 4 * 1024, 16 * 1024
 
 _LEADER_EPOCH_POSITION = 12
 _INT32 = Struct(">i")
-_INTS_OF_ROW = ROW.size // 4
+_INTS_OF_ROW, _LONGS_OF_ROW = ROW.size // 4, ROW.size // 8
 _KEY_START, _VALUE_START, _VALUE_LENGTH, _HEADERS_END = 4, 6, 7, 9
 
 
@@ -119,12 +119,11 @@ def excluded_batches(record_set: RecordSet, aborted: bytes) -> list[int]:
 
 
 class RecordsPart(NamedTuple):
-    """Records that follow each other: how many, the offset of the last one, and about how many bytes they have."""
+    """Records that follow each other: how many, and the offset of the last one."""
 
     columns: BatchColumns
     size: int
     last_offset: int
-    size_bytes: int
 
 
 class _Chunk(Protocol):
@@ -136,29 +135,30 @@ class _Chunk(Protocol):
     def part(self, begin: int, end: int) -> RecordsPart:
         """These records."""
 
+    def size_bytes(self, end: int) -> int:
+        """About how many bytes the records before ``end`` have."""
+
 
 class _TableChunk:
-    __slots__ = ("_data", "_ints", "_longs", "_rows", "count")
+    __slots__ = ("_data", "_longs", "_rows", "count")
 
     def __init__(self, table: RecordTable, buffers: RowBuffers) -> None:
         self._data: TableData = table.data
         self._rows = buffers.kept_rows(table)
-        rows = memoryview(self._rows)
-        self._longs, self._ints = rows.cast("q"), rows.cast("i")
+        self._longs = memoryview(self._rows).cast("q")
         self.count = table.size
 
     def part(self, begin: int, end: int) -> RecordsPart:
-        """The bytes are those from the first key to the end of the last record: also what is between records."""
-        ints, last = self._ints, (end - 1) * _INTS_OF_ROW
-        record_end = ints[last + _VALUE_START]
-        if ints[last + _VALUE_LENGTH] > 0:
-            record_end += ints[last + _VALUE_LENGTH]
-        if ints[last + _HEADERS_END] > record_end:
-            record_end = ints[last + _HEADERS_END]
-        columns = TableColumns(self._data, self._rows, end - begin, begin)
+        size = end - begin
         return RecordsPart(
-            columns, end - begin, self._longs[last // 2], record_end - ints[begin * _INTS_OF_ROW + _KEY_START]
+            TableColumns(self._data, self._rows, size, begin), size, self._longs[(end - 1) * _LONGS_OF_ROW]
         )
+
+    def size_bytes(self, end: int) -> int:
+        """From the first key to the end of the last record: also what is between records."""
+        ints, last = memoryview(self._rows).cast("i"), (end - 1) * _INTS_OF_ROW
+        value_end = ints[last + _VALUE_START] + max(0, ints[last + _VALUE_LENGTH])
+        return max(value_end, ints[last + _HEADERS_END]) - ints[_KEY_START]
 
 
 class _ListChunk:
@@ -168,8 +168,10 @@ class _ListChunk:
 
     def part(self, begin: int, end: int) -> RecordsPart:
         records = self._records[begin:end]
-        size_bytes = sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        return RecordsPart(RecordColumns(records), end - begin, records[-1].offset, size_bytes)
+        return RecordsPart(RecordColumns(records), end - begin, records[-1].offset)
+
+    def size_bytes(self, end: int) -> int:
+        return sum(len(record.key or b"") + len(record.value or b"") for record in self._records[:end])
 
 
 @dataclass(slots=True, eq=False)
@@ -184,6 +186,7 @@ class RecordSetReader:
     _chunks: Iterator[_Chunk] = field(init=False)
     _chunk: _Chunk | None = field(init=False, default=None)
     _begin: int = field(init=False, default=0)
+    _bytes_before: int = field(init=False, default=0)
     _error: Exception | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -202,16 +205,21 @@ class RecordSetReader:
         begin, end = self._begin, self._begin + records_max
         return chunk.part(begin, end if end < chunk.count else chunk.count)
 
-    def skip(self, part: RecordsPart) -> None:
-        """Skip the records of ``peek``."""
-        self._begin += part.size
+    def skip(self, size: int) -> None:
+        """Skip so many records of ``peek``."""
+        self._begin += size
         assert self._chunk is not None, "peeked before"
         assert self._begin <= self._chunk.count, "these were peeked"
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes the skipped records have."""
+        return self._bytes_before + (self._chunk.size_bytes(self._begin) if self._chunk and self._begin else 0)
 
     def _next_chunk(self) -> _Chunk | None:
         if self._error is not None:
             raise self._error
-        self._chunk, self._begin = None, 0
+        self._bytes_before, self._chunk, self._begin = self.size_bytes, None, 0
         try:
             self._chunk = next(self._chunks, None)
         except DECODE_ERRORS as error:
