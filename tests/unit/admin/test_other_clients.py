@@ -1,8 +1,13 @@
-"""Groups of kafka-node and pykafka, byte for byte as kafka-node 2.6.1 and pykafka 2.8.0 wrote them on real servers."""
+"""Groups of other clients, byte for byte.
+
+kafka-node 2.6.1 and pykafka 2.8.0: as they wrote them on real servers.  kafka-spark-consumer from 1.0.10 on, Secor: as
+their sources write them (``PartitionManager``, ``ProcessedOffsetManager``; ``ZookeeperConnector``).
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,7 +92,7 @@ def test_an_owner_of_kafka_node_without_its_registration_is_found(clicks: FakeEn
     assert NODE_ID in str(findings(tool)["owner-without-member"]["evidence"])
 
 
-def test_a_migration_of_its_group_is_planned(clicks: FakeEnvironment, tool: RunTool, tmp_path: Any) -> None:
+def test_a_migration_of_its_group_is_planned(clicks: FakeEnvironment, tool: RunTool, tmp_path: Path) -> None:
     fill_node_group(clicks)
     plan = tool("migrate", "plan", "g1", "-f", str(tmp_path / "plan"), "--offset-convention", "next")
     assert plan.exit_code == 0, plan.output
@@ -135,3 +140,52 @@ def test_a_member_of_pykafka_is_named(clicks: FakeEnvironment, tool: RunTool, fo
 )
 def test_other_registrations_are_not_taken_for_those_of_pykafka(consumer_id: str, data: bytes) -> None:
     assert not is_pykafka_registration(consumer_id, data)
+
+
+# --- kafka-spark-consumer from 1.0.10 on --------------------------------------------------------------------------
+
+RECEIVER = b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":"1559800000000"}'
+
+
+@pytest.fixture(params=["Receiver-0", "clicks/Receiver-0"], ids=["2.1", "1.0.10 to 2.0"])
+def receivers(clicks: FakeEnvironment, request: pytest.FixtureRequest) -> FakeEnvironment:
+    """The group ``g1`` of kafka-spark-consumer: persistent nodes, and the last offsets that were processed."""
+    clicks.zookeeper.ensure(f"/consumers/g1/ids/{request.param}", RECEIVER)
+    for partition in range(4):
+        clicks.zookeeper.ensure(f"/consumers/g1/owners/clicks/{partition}", b"Receiver-0-0")
+        clicks.zookeeper.ensure(f"/consumers/g1/offsets/clicks/{partition}", b"6")
+    return clicks
+
+
+def test_the_doctor_names_the_persistent_nodes_of_kafka_spark_consumer(
+    receivers: FakeEnvironment, tool: RunTool
+) -> None:
+    assert {"registration-persistent", "owner-persistent"} <= set(findings(tool))
+
+
+def test_its_last_offsets_become_the_next_ones_of_a_new_group(
+    receivers: FakeEnvironment, tool: RunTool, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "offsets.csv")
+    assert tool("offsets", "export", "g1", "--format", "csv", "--file", file).exit_code == 0
+    words = ("offsets", "import", file, "--offset-convention", "last", "--execute")
+    refused = tool(*words, "--group", "g1")
+    assert refused.exit_code == 4
+    assert "group g1 is active" in refused.stderr
+
+    done = tool(*words, "--group", "g2")
+    assert done.exit_code == 0, done.output
+    assert receivers.offsets("g2", "clicks") == dict.fromkeys(range(4), 7)
+    assert receivers.offsets("g1", "clicks") == dict.fromkeys(range(4), 6)
+
+
+# --- Secor ------------------------------------------------------------------------------------------------------
+
+
+def test_the_offsets_of_secor_are_those_of_an_ordinary_group(clicks: FakeEnvironment, tool: RunTool) -> None:
+    # ZookeeperConnector.setCommittedOffsetCount: the offset of the last record plus one, as text.  Its locks are not in
+    # the group.
+    clicks.zookeeper.ensure("/consumers/g1/offsets/clicks/0", b"7")
+    clicks.zookeeper.ensure("/secor/locks/clicks/0")
+    rows = document(tool, "groups", "describe", "g1", "--topic", "clicks")["rows"]
+    assert (rows[0]["current_offset"], rows[0]["lag"]) == (7, 3)
