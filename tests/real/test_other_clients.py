@@ -7,7 +7,7 @@ same time.  The pages ``migration_docs/how-to/switch-from-*.md`` say what these 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,35 @@ def test_kafka_node_and_ours_are_members_of_one_group(cluster: Sandbox, members:
     produce(cluster, MORE)
     again.wait_delivered(PARTITIONS * MORE)
     assert again.offsets() == reads(RECORDS + 2 * MORE, RECORDS + 3 * MORE)
+
+
+def test_no_record_is_lost_when_members_of_kafka_node_are_stopped_under_load(
+    cluster: Sandbox, members: list[MemberProcess]
+) -> None:
+    require_client(KAFKA_NODE)
+    others = [start_other(cluster, KAFKA_NODE, members) for _ in range(2)]
+    sent = RECORDS
+
+    def produce_until(condition: Callable[[], bool], what: str) -> None:
+        def check() -> bool:
+            nonlocal sent
+            produce(cluster, MORE)
+            sent += MORE
+            return condition()
+
+        wait_until(check, what, WAIT_MS)
+
+    produce_until(lambda: len(set(owners(cluster).values())) == 2, "two members of kafka-node read")
+    ours = start_ours(cluster, members)
+    produce_until(lambda: len(set(owners(cluster).values())) == 3, "three members read")
+    for other in others:
+        assert other.stop()
+        produce_until(lambda: len(owners(cluster)) == PARTITIONS, "each partition has an owner")
+    wait_offsets(cluster, sent)
+    assert set(owners(cluster).values()) == {ours.consumer_id}
+    for tp, expected in reads(0, sent).items():
+        read = [offset for member in (*others, ours) for offset in member.offsets().get(tp, [])]
+        assert sorted(set(read)) == expected
 
 
 def test_a_group_of_kafka_node_migrates_to_the_coordinator(
