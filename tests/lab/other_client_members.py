@@ -45,6 +45,9 @@ class OtherClient:
 
 PYKAFKA = OtherClient("pykafka", "2.8.0", "pykafka_member.py")
 OLD_KAFKA_PYTHON = OtherClient("kafka-python", "0.9.5", "old_kafka_python_member.py", OLD_PYTHONS)
+UNBALANCED_KAFKA_PYTHON = OtherClient(
+    "kafka-python", "2.0.2", "unbalanced_kafka_python_member.py", ("python3.11", "python3.10", "python3.9", "python3.8")
+)
 KAFKA_NODE = OtherClient("kafka-node", "2.6.1", "kafka_node_member.js", ("node",))
 
 

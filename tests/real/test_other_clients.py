@@ -20,6 +20,7 @@ from tests.lab.other_client_members import (
     KAFKA_NODE,
     OLD_KAFKA_PYTHON,
     PYKAFKA,
+    UNBALANCED_KAFKA_PYTHON,
     OtherClient,
     OtherClientMember,
     require_client,
@@ -63,15 +64,16 @@ def produce(sandbox: Sandbox, count: int) -> None:
 
 
 def start_other(
-    sandbox: Sandbox, client: OtherClient, members: list[MemberProcess], *, wait: bool = True
+    sandbox: Sandbox, client: OtherClient, members: list[MemberProcess], *more: str, wait: bool = True
 ) -> OtherClientMember:
     addresses = {
         PYKAFKA: [sandbox.brokers[0].address, sandbox.zookeeper_connect],
         OLD_KAFKA_PYTHON: [sandbox.brokers[0].address],
+        UNBALANCED_KAFKA_PYTHON: [sandbox.brokers[0].address],
         KAFKA_NODE: [sandbox.zookeeper_connect],
     }
     member = OtherClientMember(
-        sandbox, client, GROUP, f"{client.package}-{len(members)}", [*addresses[client], GROUP, TOPIC]
+        sandbox, client, GROUP, f"{client.package}-{len(members)}", [*addresses[client], GROUP, TOPIC, *more]
     )
     members.append(member)
     member.start(wait=wait)
@@ -308,6 +310,24 @@ def test_ours_continues_a_group_of_old_kafka_python_and_back(cluster: Sandbox, m
     again = start_other(cluster, OLD_KAFKA_PYTHON, members)
     again.wait_delivered(PARTITIONS * MORE)
     assert again.offsets() == reads(RECORDS + MORE, RECORDS + 2 * MORE)
+
+
+@pytest.mark.parametrize(("api_version", "storage"), [("0.8.1", "zookeeper"), ("0.8.2", "kafka")])
+def test_ours_continues_a_reader_of_kafka_python_with_the_protocol_of_old_brokers(
+    api_version: str, storage: str, cluster: Sandbox, members: list[MemberProcess]
+) -> None:
+    require_client(UNBALANCED_KAFKA_PYTHON)
+    other = start_other(cluster, UNBALANCED_KAFKA_PYTHON, members, api_version)
+    other.wait_delivered(PARTITIONS * RECORDS)
+    other.commit()
+    expected = dict.fromkeys(range(PARTITIONS), RECORDS) if storage == "zookeeper" else {}
+    assert cluster.admin.offsets(GROUP, TOPIC) == expected
+    assert cluster.admin.members(GROUP) == []
+    assert other.stop()
+    produce(cluster, MORE)
+    ours = start_ours(cluster, members, **{"offsets.storage": storage})
+    ours.wait_delivered(PARTITIONS * MORE)
+    assert ours.offsets() == reads(RECORDS, RECORDS + MORE)
 
 
 # --- MirrorMaker 1 ----------------------------------------------------------------------------------------------
