@@ -73,6 +73,7 @@ COMMANDS = {
     "offsets export": Command("offsets export {group}", is_json=False),
     "offsets export --all": Command("offsets export --all", is_json=False),
     "offsets export --store kafka": Command("offsets export {group} --store kafka", group="modern", is_json=False),
+    "offsets export --json-znodes": Command("offsets export {group} --json-znodes /kafkastorm/spout", is_json=False),
     "offsets export, brokers alone": Command("offsets export {group}", "brokers", "modern", is_json=False),
     "offsets export --all, brokers alone": Command("offsets export --all", "brokers", is_json=False),
     "offsets diff": Command("offsets diff {group}", group="moving"),

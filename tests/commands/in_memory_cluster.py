@@ -173,6 +173,7 @@ class CommandWorld:
         for partition in range(2):
             broker.append("clicks", partition, [b"x"] * 10)
             broker.move_leader("clicks", partition, partition)
+        zookeeper.ensure("/kafkastorm/spout/partition_0", b'{"offset":3,"partition":0,"topic":"clicks"}')
         for group, offsets in (("g1", (4, 6)), ("moving", (10, 7)), ("reader", (0, 0))):
             zookeeper.ensure(paths.ids(group))
             zookeeper.ensure(paths.owners_of_topic(group, "clicks"))

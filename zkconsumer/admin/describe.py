@@ -172,6 +172,8 @@ def _row(
     owner = state.owners.get(tp)
     member = state.members.get(owner.consumer_id) if owner else None
     consumer_id, kind = owner_display(owner.thread, owner.kind) if owner else (None, None)
+    if owner and consumer_id is not None:
+        consumer_id = owner.consumer_id
     unknown = set()
     if is_end_unknown:
         unknown.add("log_end_offset")

@@ -85,15 +85,23 @@ def _cell(cell: str) -> str:
 def parse_json_line(line: str) -> ParsedOffset:
     """A line of our format after the first one.  Raises ``OffsetLineError``."""
     members = _object(line)
-    group, topic, partition, offset = (members.get(key) for key in ("group", "topic", "partition", "offset"))
-    if not isinstance(group, str) or not isinstance(topic, str):
+    group = members.get("group")
+    if not isinstance(group, str):
         raise OffsetLineError("group and topic must be texts")
+    return _group(group), *offset_of_members(members)
+
+
+def offset_of_members(members: Mapping[str, Json]) -> tuple[TopicPartition, int]:
+    """The ``topic``, ``partition`` and ``offset`` of a JSON object.  Raises ``OffsetLineError``."""
+    topic, partition, offset = (members.get(key) for key in ("topic", "partition", "offset"))
+    if not isinstance(topic, str):
+        raise OffsetLineError("group and topic must be texts" if "group" in members else "topic must be a text")
     for key, number in (("partition", partition), ("offset", offset)):
         if type(number) is not int:
             raise OffsetLineError(f"{key} is missing, or not an integer of 64 bits")
     assert isinstance(partition, int), "checked above"
     assert isinstance(offset, int), "checked above"
-    return _group(group), _tp(topic, partition), _in_range(offset)
+    return _tp(topic, partition), _in_range(offset)
 
 
 def _group(name: str) -> str:

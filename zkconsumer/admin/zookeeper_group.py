@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from zkconsumer.admin.admin_session import BrokerAdminSession
 from zkconsumer.errors import InvalidNameError, InvalidTopicFilter, MalformedZnode
-from zkconsumer.member.topic_count import construct_topic_count
+from zkconsumer.member.topic_count import construct_topic_count, make_thread_id
 from zkconsumer.member.topic_filter import PatternNotEvaluable
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -87,17 +87,22 @@ class RegisteredMember:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOwner:
-    """One owner node.  ``thread`` is the node's text, whatever it is."""
+    """One owner node.  ``thread`` is the node's text, whatever it is.
+
+    ``consumer_id``: the member that it names.  ``thread`` is equal to it if the node has the id without the number of a
+    thread, as kafka-node writes it.
+    """
 
     tp: TopicPartition
     thread: str
     kind: OwnerKind
     stat: Stat
+    consumer_id: str
 
     @property
-    def consumer_id(self) -> str:
-        """The text up to its last ``-``, as Kafka's old tools split it."""
-        return consumer_of(self.thread)
+    def thread_id(self) -> str:
+        """The thread that owns the partition; of a member of kafka-node, its only one."""
+        return make_thread_id(self.thread, 0) if self.thread == self.consumer_id else self.thread
 
 
 class OffsetNode(NamedTuple):
@@ -201,7 +206,8 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
     broker_topics = None if session.has_topics_in_zookeeper else _topics_from_brokers(session)
     names = tuple(sorted(broker_topics)) if broker_topics is not None else _topic_names(session)
     control, control_version, control_problem = read_control(session, group)
-    owners, owned_topics, odd_owners = _read_owners(session, group, only)
+    ids = frozenset(listed.names) if listed else frozenset()
+    owners, owned_topics, odd_owners = _read_owners(session, group, ids, only)
     offsets, offset_topics, odd_offsets = read_offsets(session, group, only)
     members, subscriptions = _read_members(session, group, listed.names if listed else [], names, owners)
     wanted = {topic for member in members.values() for topic in member.threads} | owned_topics | offset_topics
@@ -228,12 +234,13 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
 
 def owner_kind(node: ZnodeData) -> OwnerKind:
     """Who made an owner node.  zkconsumer creates and sets it in one multi, so its data version is exactly 1; the Scala
-    consumer never sets it (0.8 to 1.1)."""
+    consumer never sets it (0.8 to 1.1), and kafka-node neither: its text has no number of a thread."""
     if not node.stat.ephemeral_owner:
         return "persistent"
     if node.stat.version == OUR_OWNER_VERSION:
         return "zkconsumer"
-    return "scala" if node.stat.version == INITIAL_VERSION else "foreign"
+    text = node.data.decode("utf-8", "replace")
+    return "scala" if node.stat.version == INITIAL_VERSION and consumer_of(text) != text else "foreign"
 
 
 def owner_display(thread: str, kind: OwnerKind) -> tuple[str | None, str]:
@@ -351,8 +358,9 @@ def _partition_paths(
 
 
 def _read_owners(
-    session: AdminSession, group: str, only: set[str] | None
+    session: AdminSession, group: str, ids: frozenset[str], only: set[str] | None
 ) -> tuple[dict[TopicPartition, PartitionOwner], set[str], list[str]]:
+    """As ``read_offsets``, for the owner nodes.  ``ids``: the registered members."""
     where, topics, odd = _partition_paths(session, paths.owners(group), only)
     found: dict[TopicPartition, PartitionOwner] = {}
     for path, node in session.get_many(where).items():
@@ -360,7 +368,8 @@ def _read_owners(
             thread = parse_owner(node.data)
         except MalformedZnode as error:
             thread = str(error)
-        found[where[path]] = PartitionOwner(where[path], thread, owner_kind(node), node.stat)
+        consumer_id = thread if thread in ids else consumer_of(thread)
+        found[where[path]] = PartitionOwner(where[path], thread, owner_kind(node), node.stat, consumer_id)
     return found, topics, odd
 
 

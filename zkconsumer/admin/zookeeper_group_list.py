@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.admin_session import chunks
+from zkconsumer.admin.zookeeper_group import owner_kind
 from zkconsumer.errors import InvalidNameError
 from zkconsumer.zk import paths
-from zkconsumer.zk.group_procedures import INITIAL_VERSION, OUR_OWNER_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from zkconsumer.admin.admin_session import AdminSession
-    from zkconsumer.zk.requests import ChildNames, Stat
+    from zkconsumer.zk.requests import ChildNames, Stat, ZnodeData
 
 GROUPS_PER_BATCH = 100
 """Groups whose nodes are read together."""
@@ -86,11 +86,11 @@ def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupLis
         for topic in listed[root].names
     )
     leaves = [f"{path}/{name}" for path, children in topics.items() for name in children.names]
-    stats = _stats(session, [*map(paths.group_root, groups), *leaves])
+    nodes = session.get_many([*map(paths.group_root, groups), *leaves])
     for group in groups:
-        root = stats.get(paths.group_root(group))
+        root = nodes.get(paths.group_root(group))
         if root is not None:
-            yield _listing(group, root, listed, topics, stats)
+            yield _listing(group, root.stat, listed, topics, nodes)
 
 
 def _listing(
@@ -98,20 +98,22 @@ def _listing(
     root: Stat,
     listed: Mapping[str, ChildNames],
     topics: Mapping[str, ChildNames],
-    stats: Mapping[str, Stat],
+    nodes: Mapping[str, ZnodeData],
 ) -> GroupListing:
     ids, owners, offsets = (listed.get(path) for path in (paths.ids(group), paths.owners(group), paths.offsets(group)))
 
-    def below(path: str, folder: ChildNames | None) -> list[Stat]:
-        nodes = [f"{path}/{topic}" for topic in (folder.names if folder else [])]
-        leaves = [f"{node}/{name}" for node in nodes if node in topics for name in topics[node].names]
-        return [stats[leaf] for leaf in leaves if leaf in stats]
+    def below(path: str, folder: ChildNames | None) -> list[ZnodeData]:
+        folders = [f"{path}/{topic}" for topic in (folder.names if folder else [])]
+        leaves = [f"{each}/{name}" for each in folders if each in topics for name in topics[each].names]
+        return [nodes[leaf] for leaf in leaves if leaf in nodes]
 
-    owner_stats, offset_stats = below(paths.owners(group), owners), below(paths.offsets(group), offsets)
+    owner_nodes = below(paths.owners(group), owners)
+    offset_stats = [node.stat for node in below(paths.offsets(group), offsets)]
+    owner_stats = [node.stat for node in owner_nodes]
     folder_stats = [folder.stat for folder in (ids, owners, offsets) if folder]
     return GroupListing(
         group,
-        _kind(owner_stats),
+        _kind(owner_nodes),
         len(ids.names) if ids else 0,
         tuple(sorted({*(owners.names if owners else ()), *(offsets.names if offsets else ())})),
         max((stat.mtime_ms for stat in offset_stats), default=None),
@@ -119,23 +121,11 @@ def _listing(
     )
 
 
-def _stats(session: AdminSession, wanted: Sequence[str]) -> dict[str, Stat]:
-    """The stat of each existing node.  It reads the data too: one request of newer servers reads many nodes with their
-    data, and the data is small."""
-    return {path: node.stat for path, node in session.get_many(wanted).items()}
-
-
-def _kind(owners: Sequence[Stat]) -> str:
-    kinds = {_owner_kind(stat) for stat in owners if stat.ephemeral_owner}
+def _kind(owners: Sequence[ZnodeData]) -> str:
+    kinds = {owner_kind(node) for node in owners if node.stat.ephemeral_owner}
     if not kinds:
         return "-"
     return next(iter(kinds)) if len(kinds) == 1 else "mixed"
-
-
-def _owner_kind(stat: Stat) -> str:
-    """The program that created an owner node, by the node's data version: our members create and then set it (1), Scala
-    consumers only create it (0)."""
-    return {OUR_OWNER_VERSION: "zkconsumer", INITIAL_VERSION: "scala"}.get(stat.version, "foreign")
 
 
 def _is_group(name: str) -> bool:

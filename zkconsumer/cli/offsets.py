@@ -13,6 +13,7 @@ from zkconsumer.admin.admin_session import AdminSession, AnySession
 from zkconsumer.admin.coordinator_group_snapshot import list_all_coordinator_groups
 from zkconsumer.admin.describe import UNKNOWN
 from zkconsumer.admin.group_offset_stores import GroupOffsetStores
+from zkconsumer.admin.json_offset_znodes import read_json_offset_znodes
 from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
 from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetFileConvention, OffsetStoreName
 from zkconsumer.admin.zookeeper_group_list import group_names
@@ -74,6 +75,19 @@ def offsets() -> None:
     help="zk: like ExportZkOffsets; csv: like kafka-consumer-groups --export; json: with store, convention and times.",
 )  # fmt: skip
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to this file.")
+@click.option(
+    "--json-znodes",
+    metavar="PATH",
+    help="Instead of the group's offsets, export those in JSON znodes below PATH, as Storm's KafkaSpout and "
+    "kafka-spark-consumer write them, under the name of GROUP.",
+)
+@click.option(
+    "--offset-convention",
+    "convention",
+    type=click.Choice(["next", "last"]),
+    help="With --json-znodes: whether a znode has the next offset to read, or the last one read, which is written "
+    "plus one. [next]",
+)
 @cluster_options
 @click.pass_context
 def export(
@@ -83,6 +97,8 @@ def export(
     store: OffsetStoreName | None,
     format_: str,
     file: Path | None,
+    json_znodes: str | None,
+    convention: OffsetFileConvention | None,
     cluster: ClusterOptions,
 ) -> None:
     """Write the offsets of groups to standard output, or to a file.
@@ -93,31 +109,28 @@ def export(
     """
     if bool(groups) == all_groups:
         raise UsageError("give either groups or --all")
+    if json_znodes is None and convention is not None:
+        raise UsageError("--offset-convention needs --json-znodes; offsets import has the option too")
+    if json_znodes is not None and (len(groups) != 1 or store == "kafka"):
+        raise UsageError("--json-znodes needs exactly one GROUP, and does not fit --store kafka")
     session = open_admin_session(context, cluster)
     [store] = selected_stores(session, store)
-    names, unknown = _all_groups(session) if all_groups else (sorted(set(groups)), ())
-    print_not_known(unknown)
-    if unknown and not names:
-        context.exit(EXIT_FAILED)
-    found: list[ExportedOffset] = []
-    unreadable = len(unknown)
-    for group in names:
-        seen = GroupOffsetStores(session, group).read([store])
-        offsets_ = {tp: offset for tp, offset in seen.offsets_in(store).items() if offset is not None}
-        changed = {tp: node.stat.mtime_ms for tp, node in seen.zookeeper.items()} if store == "zookeeper" else {}
-        found += [ExportedOffset(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
-        if not offsets_:
-            print_message(f"Group {group} has no offsets in {store}; skipped.")
-        for node in seen.unreadable if store == "zookeeper" else ():
-            print_message(f"Group {group}, {node.tp}: skipped, the znode does not contain an offset: {node.problem}")
-        for path in seen.unexpected_nodes if store == "zookeeper" else ():
-            print_message(f"{path}: skipped, this is not a topic or a partition")
-        unreadable += len(seen.unreadable) if store == "zookeeper" else 0
-    if not found:
+    if json_znodes is not None:
+        names = groups
+        found, unreadable = _read_json_znodes(session, groups[0], json_znodes, convention)
+        missing = f"there are no offsets in JSON znodes below {json_znodes} to export; nothing was written"
+    else:
+        names, unknown = _all_groups(session) if all_groups else (sorted(set(groups)), ())
+        print_not_known(unknown)
+        if unknown and not names:
+            context.exit(EXIT_FAILED)
+        found, unreadable = _read_groups(session, names, store)
+        unreadable += len(unknown)
         among = "of the groups that are known " if unknown else ""
-        print_error(
-            f"there are no offsets {among}in {store} to export; nothing was written. The groups: {LIST_GROUPS_COMMAND}"
-        )
+        missing = f"there are no offsets {among}in {store} to export; nothing was written. "
+        missing += f"The groups: {LIST_GROUPS_COMMAND}"
+    if not found:
+        print_error(missing)
         context.exit(EXIT_FAILED)
     now_ms = session.clock.wall_ms()
     text = format_file(OffsetFileFormat(format_), found, store=store, exported_ms=now_ms, with_group=len(names) > 1)
@@ -130,6 +143,40 @@ def export(
             f"{offset_count_text(len(found))} of {count} {'group' if count == 1 else 'groups'} written to {file}."
         )
     context.exit(EXIT_FAILED if unreadable else 0)
+
+
+def _read_groups(
+    session: AnySession, groups: Sequence[str], store: OffsetStoreName
+) -> tuple[list[ExportedOffset], int]:
+    """Return the offsets of these groups, and how many could not be read; print what is skipped."""
+    found: list[ExportedOffset] = []
+    unreadable = 0
+    for group in groups:
+        seen = GroupOffsetStores(session, group).read([store])
+        offsets_ = {tp: offset for tp, offset in seen.offsets_in(store).items() if offset is not None}
+        changed = {tp: node.stat.mtime_ms for tp, node in seen.zookeeper.items()} if store == "zookeeper" else {}
+        found += [ExportedOffset(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
+        if not offsets_:
+            print_message(f"Group {group} has no offsets in {store}; skipped.")
+        for node in seen.unreadable if store == "zookeeper" else ():
+            print_message(f"Group {group}, {node.tp}: skipped, the znode does not contain an offset: {node.problem}")
+        for path in seen.unexpected_nodes if store == "zookeeper" else ():
+            print_message(f"{path}: skipped, this is not a topic or a partition")
+        unreadable += len(seen.unreadable) if store == "zookeeper" else 0
+    return found, unreadable
+
+
+def _read_json_znodes(
+    session: AnySession, group: str, path: str, convention: OffsetFileConvention | None
+) -> tuple[list[ExportedOffset], int]:
+    """As ``_read_groups``, of JSON znodes of another program, as the next offsets of this group."""
+    read = read_json_offset_znodes(require_admin_session(session, "--json-znodes reads ZooKeeper"), path)
+    for problem in read.problems:
+        print_message(problem)
+    shift = 1 if convention == "last" else 0
+    if shift and read.offsets:
+        print_message("the znodes have the last offset read: the next one is written, which is 1 more")
+    return [ExportedOffset(group, tp, offset + shift) for tp, offset in read.offsets.items()], len(read.problems)
 
 
 def _all_groups(session: AnySession) -> tuple[Sequence[str], Sequence[str]]:

@@ -10,6 +10,7 @@ permanently.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -86,6 +87,19 @@ def format_registration(registration: Registration) -> bytes:
 def parse_registration(data: bytes) -> Registration:
     """Read any member's registration.  Raises ``MalformedZnode``, with the reasons, when no release accepts it."""
     return read_object(data, _registration)
+
+
+_PYKAFKA_ID = re.compile(r".+:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+_TOPIC_ALONE = re.compile(rb"[a-zA-Z0-9._-]+")
+
+
+def is_pykafka_registration(consumer_id: str, data: bytes) -> bool:
+    """Whether pykafka's BalancedConsumer wrote it (2.8): the node ``HOST:UUID`` has only the name of the topic.
+
+    Such a member sees only members of pykafka.  Its owner nodes are ``owners/T/BROKER-PARTITION`` (in Python 3:
+    ``owners/b'T'/…``), so it reads partitions that other members own.
+    """
+    return _PYKAFKA_ID.fullmatch(consumer_id) is not None and _TOPIC_ALONE.fullmatch(data) is not None
 
 
 def incompatible_releases(data: bytes) -> dict[str, str]:

@@ -81,10 +81,17 @@ def parse_owner(data: bytes) -> str:
     return decode_like_java(data)
 
 
+_THREAD = re.compile(r"(?P<consumer>.*)-[0-9]{1,10}", re.ASCII | re.DOTALL)
+
+
 def consumer_of(thread_id: str) -> str:
-    """The consumer id in a thread id: the text before the last ``-``, as in old tools; or the text, without ``-``."""
-    head, dash, _ = thread_id.rpartition("-")
-    return head if dash else thread_id
+    """The consumer id in a thread id ``C-N``; the whole text if it has no number of a thread.
+
+    Kafka's old tools always cut at the last ``-``.  kafka-node (HighLevelConsumer, up to 3.0) writes its consumer id,
+    ``G_`` and a UUID, without a thread: a cut would leave an id that no member has.
+    """
+    found = _THREAD.fullmatch(thread_id)
+    return found["consumer"] if found else thread_id
 
 
 # --- offsets ----------------------------------------------------------------------------------------------------

@@ -248,7 +248,7 @@ def _filters(state: ZooKeeperGroup) -> tuple[str, ...]:
 def _assignment_in_use(state: ZooKeeperGroup) -> str:
     """The assignor variants that compute exactly the present owners of the registered members."""
     claims = {
-        tp: one.thread
+        tp: one.thread_id
         for tp, one in state.owners.items()
         if one.kind != "persistent" and one.consumer_id in state.members
     }

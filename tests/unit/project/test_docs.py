@@ -248,6 +248,10 @@ KEYS_OF_OTHERS = {
     "metadata.broker.list": "of librdkafka",
     "queued.min.messages": "of librdkafka",
     **dict.fromkeys(
+        ("consumer.fetchsizebytes", "consumer.forcefromstart", "zookeeper.consumer.path"), "of kafka-spark-consumer"
+    ),
+    "zookeeper.quorum": "of Secor",
+    **dict.fromkeys(
         ("deserializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding"),
         "of deserializers",
     ),

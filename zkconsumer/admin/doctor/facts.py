@@ -146,7 +146,7 @@ class GroupFacts:
     def registered_owners(self) -> dict[TopicPartition, str]:
         """The owners: partition → thread id, of registered members."""
         return {
-            tp: owner.thread for tp, owner in self.state.owners.items()
+            tp: owner.thread_id for tp, owner in self.state.owners.items()
             if owner.kind != "persistent" and owner.consumer_id in self.state.members
         }  # fmt: skip
 

@@ -19,6 +19,7 @@ from zkconsumer.admin.text_format import count_text, duration_text, list_text
 from zkconsumer.member.topic_count import make_thread_id
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
+from zkconsumer.zk.group_procedures import OUR_OWNER_VERSION
 
 if TYPE_CHECKING:
     from zkconsumer.admin.zookeeper_group import PartitionOwner
@@ -57,9 +58,9 @@ def _is_thread(facts: GroupFacts, owner: PartitionOwner) -> bool:
         # Another member may include internal topics (exclude.internal.topics), and a filter is evaluated before the
         # topics.
         threads = next(iter(member.registration.subscription.values()), 0)
-    _, _, number = owner.thread.rpartition("-")
+    _, _, number = owner.thread_id.rpartition("-")
     thread_ids = {make_thread_id(owner.consumer_id, index) for index in range(threads)}
-    return number.isascii() and number.isdigit() and owner.thread in thread_ids
+    return number.isascii() and number.isdigit() and owner.thread_id in thread_ids
 
 
 def _unregistered_owners(facts: GroupFacts) -> Iterator[DoctorFinding]:
@@ -119,7 +120,7 @@ def _foreign(facts: GroupFacts) -> Iterator[DoctorFinding]:
     state = facts.state
     odd = [
         one for one in state.owners.values()
-        if one.kind == "foreign" or (one.kind != "persistent" and one.consumer_id in state.members
+        if one.stat.version > OUR_OWNER_VERSION or (one.kind != "persistent" and one.consumer_id in state.members
                                      and state.members[one.consumer_id].threads and not _is_thread(facts, one))
     ]  # fmt: skip
     if odd:

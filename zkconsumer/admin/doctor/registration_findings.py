@@ -1,6 +1,7 @@
 """Registrations that stop or mislead other members.  Pure.
 
 registration-invalid             no release can use it: every Scala consumer fails in every rebalance
+registration-of-pykafka          a BalancedConsumer of pykafka, which reads partitions that other members own
 registration-partly-unreadable   members of some releases fail, the others do not
 registration-not-evaluable       members of zkconsumer cannot evaluate it, so they leave the group
 registration-persistent          not an ephemeral node: it does not end with a session
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
 from zkconsumer.admin.text_format import duration_text, list_text
 from zkconsumer.zk import paths
-from zkconsumer.zk.member_registration import incompatible_releases
+from zkconsumer.zk.member_registration import incompatible_releases, is_pykafka_registration
 
 if TYPE_CHECKING:
     from zkconsumer.admin.zookeeper_group import RegisteredMember
@@ -54,6 +55,17 @@ def _invalid(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator
             (member.problem, *_evidence(facts, name, member)),
             ("write the filter with simpler elements: literals, '.', '|', groups, '*', '+', '?' and simple classes",),
         )
+        return
+    if is_pykafka_registration(name, member.data):
+        yield DoctorFinding(
+            "registration-of-pykafka",
+            f"{name} is a BalancedConsumer of pykafka: it sees only members of pykafka, and reads its topic no matter "
+            "which members own the partitions. Beside members of zkconsumer, records are read twice; a Scala consumer "
+            "fails in every rebalance until this node is deleted",
+            (member.problem, *_evidence(facts, name, member)),
+            ("before a member of another client starts, stop all members of pykafka: their offsets stay in Kafka",
+             _removal_step(facts, name, member)),
+        )  # fmt: skip
         return
     yield DoctorFinding(
         "registration-invalid",

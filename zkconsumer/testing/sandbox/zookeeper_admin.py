@@ -83,7 +83,7 @@ class ZooKeeperAdmin:
             data, _ = self._client.retry(self._client.get, path)
         except NoNodeError:
             return None
-        return bytes(data)
+        return bytes(data or b"")  # kazoo returns None for a node that was created without data
 
     def children(self, path: str) -> list[str]:
         """Sorted; empty if there is no such node."""
