@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -127,7 +128,9 @@ class RootCommand(LazyGroup):
         return result
 
 
+@cache
 def _plugins() -> dict[str, EntryPoint]:
+    """Read once: it opens a file of each package that is installed, and a command asks several times."""
     return {entry.name: entry for entry in entry_points(group=PLUGIN_ENTRY_POINTS)}
 
 
