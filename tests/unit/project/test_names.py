@@ -6,6 +6,8 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,10 +64,25 @@ LOG_LINE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?: [a-z_]+=|: |\Z)|(?:[a-z
 """``event-name key=value …``, ``event-name: sentence``, ``event-name``; ``%s`` where a caller gives the event."""
 
 
-def product() -> Iterator[tuple[Path, ast.Module]]:
-    """Each module of the product, parsed."""
-    for path in modules(ROOT):
-        yield path.relative_to(ROOT), ast.parse(path.read_text("utf-8"))
+@dataclass
+class DefinedNames:
+    """What the modules of the product define: the files of each class, and (file, line, format) of each log call."""
+
+    classes: dict[str, set[str]]
+    log_lines: list[tuple[Path, int, str]]
+
+
+@cache
+def product() -> DefinedNames:
+    """Three tests read it, and parsing takes four seconds.  The trees are not kept: they are 150 MB."""
+    found = DefinedNames(defaultdict(set), [])
+    for file in modules(ROOT):
+        path, tree = file.relative_to(ROOT), ast.parse(file.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found.classes[node.name].add(path.as_posix())
+        found.log_lines += [(path, number, text) for number, text in log_lines(tree)]
+    return found
 
 
 def log_lines(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -95,12 +112,7 @@ def terms_of_ours() -> list[str]:
 
 
 def test_a_class_name_exists_once_unless_it_is_one_of_kafka() -> None:
-    modules = defaultdict(set)
-    for path, tree in product():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                modules[node.name].add(path.as_posix())
-    several = {name: sorted(paths) for name, paths in modules.items() if len(paths) > 1}
+    several = {name: sorted(paths) for name, paths in product().classes.items() if len(paths) > 1}
     assert {name: paths for name, paths in several.items() if name not in KAFKA_CLASSES} == {}
     assert sorted(several) == sorted(KAFKA_CLASSES), "the list has no entry that is not needed"
 
@@ -108,15 +120,16 @@ def test_a_class_name_exists_once_unless_it_is_one_of_kafka() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_file_name_exists_once_in_a_package(package: str) -> None:
     folders = defaultdict(list)
-    for path, _ in product():
-        if path.parts[0] == package:
-            folders[path.name].append(path.as_posix())
+    for path in modules(ROOT):
+        inside = path.relative_to(ROOT)
+        if inside.parts[0] == package:
+            folders[path.name].append(inside.as_posix())
     several = {name: paths for name, paths in folders.items() if len(paths) > 1}
     assert {name: paths for name, paths in several.items() if name not in FILES_OF_SEVERAL_FOLDERS} == {}
 
 
 def test_each_log_line_begins_with_its_event() -> None:
-    lines = [(path, number, text) for path, tree in product() for number, text in log_lines(tree)]
+    lines = product().log_lines
     assert len(lines) > 100
     assert [line for line in lines if not LOG_LINE.match(line[2])] == []
 
@@ -142,7 +155,7 @@ def test_what_is_the_form_of_a_log_line(text: str, is_right: bool) -> None:
 def test_the_glossary_has_few_terms_that_only_this_project_has() -> None:
     terms = terms_of_ours()
     assert 0 < len(terms) < TERMS_OF_OURS_MAX
-    classes = {node.name for _, tree in product() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     pages = " ".join(path.read_text("utf-8") for path in (ROOT / "migration_docs").rglob("*.md") if path != GLOSSARY)
-    unused = [term for term in terms if term not in pages.lower() and term.title().replace(" ", "") not in classes]
+    classes, pages = product().classes, pages.lower()
+    unused = [term for term in terms if term not in pages and term.title().replace(" ", "") not in classes]
     assert unused == []
