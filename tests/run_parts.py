@@ -3,8 +3,8 @@
     python tests/run_parts.py all|unit|delta|nightly [pytest arguments]
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
-parts one after the other: lint and types keep one core busy each.  Tests on real servers wait most of the time, so the
-tests without the C modules run beside them, with a lower priority.
+parts one after the other: lint and types keep one core busy each, and so do the two collections of the tests.  Tests
+on real servers wait most of the time, so the tests without the C modules run beside them, with a lower priority.
 Where a stage has one lane, the output is shown as it comes; else that of a part is shown when the part is over.  A part
 that fails does not stop the others; the exit code is that of the first that failed.  In CI (``CI=true``) nothing is
 skipped for want of Java, Maven or a broker: see ``tests/sandbox_fixtures.py``.
@@ -64,6 +64,14 @@ LINT = Part(
     0.5,
 )
 TYPES = Part("types", ((tool("mypy"),),), 0.5)
+COLLECT = (sys.executable, "tests/collect_once.py")
+FOLDERS_COLLECTED = (
+    "broker", "commands", "conformance", "coordinator", "hostile", "interop", "migration", "mutations", "property",
+    "real", "sanitizers", "spark", "transcripts", "whole_consumer",
+)  # fmt: skip
+COLLECT_UNIT = Part("collect unit", ((*COLLECT, "tests/unit"),), 0.8)
+COLLECT_OTHERS = Part("collect the others", ((*COLLECT, *(f"tests/{each}" for each in FOLDERS_COLLECTED)),), 0.8)
+"""Before the workers of the next stage start, which would each do the work of the first collection: see its text."""
 UNIT = Part(
     "unit, hostile, transcripts",
     (
@@ -162,13 +170,14 @@ NIGHTLY_OTHERS = Part(
 
 SUITES = {
     "all": (
-        ((LINT,), (TYPES,)),
+        ((LINT, COLLECT_UNIT), (TYPES, COLLECT_OTHERS)),
         ((UNIT,),),
         ((PIPELINES,), (SPARK,), (MIGRATION, INTEROP, WHOLE), (REAL, CONFORMANCE), (MIXED_WITHOUT, WITHOUT, DELTA)),
     ),
     "delta": (((DELTA,),),),
-    "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
+    "unit": (((LINT, COLLECT_UNIT), (TYPES, COLLECT_OTHERS)), ((UNIT, WITHOUT),)),
     "nightly": (
+        ((COLLECT_UNIT,), (COLLECT_OTHERS,)),
         ((NIGHTLY_UNIT,),),
         ((NIGHTLY_MIGRATION,), (NIGHTLY_OTHERS, NIGHTLY_SPARK, NIGHTLY_WITHOUT)),
         ((NEWEST,),),

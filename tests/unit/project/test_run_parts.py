@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.run_parts import (
+    COLLECT_OTHERS,
+    COLLECT_UNIT,
     LIMIT_MINUTES,
     OTHERS_SHARE_MAX,
     SUITES,
+    UNIT,
     ProcessorTime,
     limit_problem,
     others_share,
@@ -51,3 +54,12 @@ def test_this_system_reports_the_time_of_its_cores() -> None:
 
 def test_each_suite_with_a_limit_exists() -> None:
     assert set(LIMIT_MINUTES) <= set(SUITES)
+
+
+def test_each_folder_of_the_unit_part_is_collected_once_before() -> None:
+    """Otherwise each worker rewrites the assertions of the folder that is left out."""
+    folders = {word for command in UNIT.commands for word in command if word.startswith("tests/")}
+    words = [word for part in (COLLECT_UNIT, COLLECT_OTHERS) for word in part.commands[0]]
+    collected = [word for word in words if word.startswith("tests/") and not word.endswith(".py")]
+    assert folders <= set(collected)
+    assert len(set(collected)) == len(collected)
