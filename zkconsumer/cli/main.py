@@ -60,6 +60,7 @@ COMMANDS = {
     "sandbox": CommandEntry(
         "zkconsumer.cli.sandbox:sandbox", "Run a real ZooKeeper with real brokers on this machine."
     ),
+    "contexts": CommandEntry("zkconsumer.cli.contexts_command:contexts", "List the clusters that --context can name."),
     "offsets": CommandEntry("zkconsumer.cli.offsets:offsets", "Save, compare, move and set the offsets of groups."),
 }
 
