@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from zkconsumer.cli.command_hints import complete_commands
-from zkconsumer.cli.contexts import CONTEXT_VARIABLE, contexts_path, find_context
+from zkconsumer.cli.contexts import CONTEXT_VARIABLE, contexts_path, find_context, read_contexts
 from zkconsumer.cli.json_errors import expect_json
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.properties import decode_properties, parse_properties
@@ -60,7 +60,7 @@ def cluster_options(command: F) -> F:
             metavar="FILE", help="A consumer's .properties file: addresses, credentials and keys.",
         ),
         click.option(
-            "--context", "context_name", metavar="NAME",
+            "--context", "context_name", metavar="NAME", shell_complete=_matching_contexts,
             help="A cluster of your config.toml instead of addresses (zkconsumer contexts lists them). "
                  f"If no address is given: ${CONTEXT_VARIABLE}.",
         ),
@@ -102,6 +102,14 @@ def _addresses(given: dict[str, Any]) -> ClusterOptions:
         other = ZOOKEEPER_VARIABLE if zookeeper is not None else BOOTSTRAP_VARIABLE
         raise UsageError(f"the environment has {CONTEXT_VARIABLE} and {other}; unset one of them, or give --context")
     return _of_context(name, addresses)
+
+
+def _matching_contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names for the shell; none if the file is not valid: the shell cannot show the error."""
+    try:
+        return [name for name in read_contexts(contexts_path()) if name.startswith(incomplete)]
+    except UsageError:
+        return []
 
 
 def _has_address(addresses: ClusterOptions, settings: Sequence[str]) -> bool:

@@ -33,7 +33,7 @@ def commands(command: click.Command = main, words: tuple[str, ...] = ()) -> Iter
 
 COMMANDS = dict(commands())
 WITHOUT_CLUSTER = {
-    *("assign", "check", "contexts", "demo", "health", "broker"),
+    *("assign", "check", "completion", "contexts", "demo", "health", "broker"),
     *(name for name in COMMANDS if name.startswith(("sandbox", "pipeline"))),
 }
 """``broker`` registers itself at the address of its own option, not at that of a variable of the shell.  A pipeline
