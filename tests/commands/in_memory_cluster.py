@@ -320,6 +320,7 @@ def command_world(folder: Path) -> Iterator[CommandWorld]:
         patch.setattr(socket, "getaddrinfo", look_up)
         patch.delenv("ZKCONSUMER_ZOOKEEPER", raising=False)
         patch.delenv("ZKCONSUMER_BOOTSTRAP_SERVERS", raising=False)
+        patch.delenv("ZKCONSUMER_CONTEXT", raising=False)
         for module in (coordinator_client, coordinator_lookups, log_ranges):
             patch.setattr(module, "StopSignal", NoPause(made.clock))
         for module in (consume_module, perf_module):

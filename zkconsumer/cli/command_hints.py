@@ -21,7 +21,7 @@ from click.core import ParameterSource
 
 PROGRAM = "zkconsumer"
 
-ADDRESS_PARAMETERS = frozenset({"zookeeper", "bootstrap_servers"})
+ADDRESS_PARAMETERS = frozenset({"zookeeper", "bootstrap_servers", "context_name"})
 CARRIED_PARAMETERS = ADDRESS_PARAMETERS | {"config_file", "zookeeper_auth", "timeout_s", "hooks_dir"}
 """Parameters that are repeated in the next command, if it has them."""
 
@@ -177,7 +177,7 @@ def _arguments(command: click.Command, text: str, at: int) -> tuple[int, list[st
 def _missing_options(context: click.Context, command: click.Command, words: list[str]) -> list[str]:
     has = {word.partition("=")[0] for word in words}
     carried = set(CARRIED_PARAMETERS)
-    if not has.isdisjoint(("--zookeeper", "--bootstrap-server")):
+    if not has.isdisjoint(("--zookeeper", "--bootstrap-server", "--context")):
         carried -= ADDRESS_PARAMETERS  # the command names its own addresses: never mix them with ours
     more = command.complete_hint(context, words, carried) if isinstance(command, HintCompleter) else []
     names = [one.name for one in command.params if one.name in carried and has.isdisjoint(one.opts)]

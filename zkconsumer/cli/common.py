@@ -49,8 +49,8 @@ def require_admin_session(session: AnySession, what: str) -> AdminSession:
 def missing_address_error() -> UsageError:
     """No command has a default address: it would most likely be the wrong cluster."""
     return UsageError(
-        f"give the address of ZooKeeper: --zookeeper HOST:PORT[/CHROOT], {ZOOKEEPER_VARIABLE} in the environment, or "
-        "zookeeper.connect in a --config FILE"
+        f"give the address of ZooKeeper: --zookeeper HOST:PORT[/CHROOT], {ZOOKEEPER_VARIABLE} in the environment, "
+        "zookeeper.connect in a --config FILE, or --context NAME"
     )
 
 
@@ -79,7 +79,8 @@ def open_admin_session(context: click.Context, cluster: ClusterOptions) -> AnySe
     if cluster == ClusterOptions():
         raise UsageError(
             "give the address of the cluster: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
-            f"{ZOOKEEPER_VARIABLE} or {BOOTSTRAP_VARIABLE} in the environment, or a --config FILE that has it"
+            f"{ZOOKEEPER_VARIABLE} or {BOOTSTRAP_VARIABLE} in the environment, a --config FILE that has it, or "
+            "--context NAME"
         )
     in_file = read_settings_file(cluster.config_file)
     servers = cluster.bootstrap_servers or in_file.get("bootstrap.servers")

@@ -29,6 +29,16 @@ from zkconsumer.admin.describe import (
     OffsetStorageMode,
     differing_offsets,
 )
+from zkconsumer.admin.group_members import (
+    MEMBER_COLUMNS,
+    STATE_COLUMNS,
+    VERBOSE_MEMBER_COLUMNS,
+    GroupMemberRow,
+    GroupStateRow,
+    coordinator_member_rows,
+    group_state_rows,
+    zookeeper_member_rows,
+)
 from zkconsumer.admin.group_offset_stores import has_only_placeholder_member
 from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.admin.text_format import count_text
@@ -196,11 +206,16 @@ def _topics(line: GroupListing | CoordinatorGroupListing) -> str:
 @groups.command(name="describe")
 @group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
+@click.option("--members", "view", flag_value="members", help="The members, and how many partitions each owns.")
+@click.option("--state", "view", flag_value="state", help="One line a group: its state, and how many members it has.")
+@click.option("--verbose", "is_verbose", is_flag=True, help="With --members: also which partitions.")
 @report_options
 def describe_(
     context: click.Context,
     group: str,
     topics: Sequence[str],
+    view: Literal["members", "state"] | None,
+    is_verbose: bool,
     output: Output,
     cluster: ClusterOptions,
 ) -> None:
@@ -213,8 +228,15 @@ def describe_(
     this name. CLIENT-ID is not in ZooKeeper. LAG-SECONDS: for how long the first unread record has been waiting, as in
     zkconsumer lag. Members without partitions come last. - means that there is no value, ?
     that the value is unknown: standard error names the broker that did not answer or the znode that cannot be read.
+
+    --members and --state show what kafka-consumer-groups shows with these options; JSON always has everything.
+
     Exit codes: 0 shown, 1 no such group, the group has nothing of a --topic, or a part is unknown.
     """
+    if is_verbose and view != "members":
+        raise click.UsageError("--verbose needs --members", context)
+    if topics and view is not None:
+        raise click.UsageError(f"--{view} shows the whole group; give it without --topic", context)
     session = open_admin_session(context, cluster)
     report = read_describe_report(session, group, topics)
     if report is None:
@@ -223,12 +245,27 @@ def describe_(
         print_message(words)
     if output == "json":
         print_json(report.document)
+    elif view == "members":
+        _print_members(report, is_verbose=is_verbose)
+    elif view == "state":
+        print_table(STATE_COLUMNS, (row.cells for row in report.states))
     else:
         print_table((*COLUMNS, LAG_SECONDS_COLUMN), ((*row.cells, row.lag_seconds_cell) for row in report.rows))
     print_not_known(report.not_known)
     print_topics_not_found(group, report.topics_not_found)
     if report.exit_code:
         context.exit(report.exit_code)
+
+
+def _print_members(report: DescribeReport, *, is_verbose: bool) -> None:
+    if is_verbose:
+        print_table(VERBOSE_MEMBER_COLUMNS, (row.verbose_cells for row in report.members))
+    else:
+        print_table(MEMBER_COLUMNS, (row.cells for row in report.members))
+    if any(state.members is None for state in report.states):
+        print_message("The group has members, but its coordinator does not name them to this command.")
+    elif not report.members and not report.not_known:
+        print_message("The group has no members.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +277,8 @@ class DescribeReport:
     remarks: Sequence[str]
     not_known: Sequence[str]
     topics_not_found: Sequence[str]
+    members: Sequence[GroupMemberRow] = ()
+    states: Sequence[GroupStateRow] = ()
 
     @property
     def exit_code(self) -> int:
@@ -291,7 +330,12 @@ def read_describe_report(
     document |= {"exit_code": EXIT_FAILED if not_known or absent else 0}
     sentences = [] if look is None else remarks(look, storage)
     sentences += _coordinator_group_remarks(coordinator_group, is_kept_empty=is_kept_empty)
-    return DescribeReport(rows, document, sentences, list(dict.fromkeys(not_known)), absent)
+    members = [] if look is None else zookeeper_member_rows(look.state)
+    members += [] if coordinator_group is None or is_kept_empty else coordinator_member_rows(coordinator_group)
+    states = group_state_rows(None if look is None else look.state, None if is_kept_empty else coordinator_group)
+    return DescribeReport(
+        rows, document, sentences, list(dict.fromkeys(not_known)), absent, members=members, states=states
+    )
 
 
 def _coordinator_group_remarks(found: CoordinatorGroupSnapshot | None, *, is_kept_empty: bool) -> list[str]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from zkconsumer.cli.console import print_error
+from zkconsumer.cli.first_commands import print_first_commands
 from zkconsumer.cli.json_errors import print_json_error
 from zkconsumer.cli.lazy_commands import SHORT_HELP_CHARS_MAX, LazyGroup, load_command
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
@@ -60,6 +61,10 @@ COMMANDS = {
     "health": CommandEntry("zkconsumer.cli.health:health", "Check whether a running member works, for supervisors."),
     "sandbox": CommandEntry(
         "zkconsumer.cli.sandbox:sandbox", "Run a real ZooKeeper with real brokers on this machine."
+    ),
+    "contexts": CommandEntry("zkconsumer.cli.contexts_command:contexts", "List the clusters that --context can name."),
+    "completion": CommandEntry(
+        "zkconsumer.cli.completion:completion", "Print the completion script of bash, zsh or fish."
     ),
     "offsets": CommandEntry("zkconsumer.cli.offsets:offsets", "Save, compare, move and set the offsets of groups."),
 }
@@ -172,7 +177,6 @@ def _discard_output() -> None:
 @click.command(
     cls=RootCommand,
     invoke_without_command=True,
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 something is wrong, 2 usage error; a command may have more.",
 )
@@ -194,4 +198,5 @@ def main(context: click.Context, is_version: bool, is_verbose: bool) -> None:
     if is_verbose:
         raise click.UsageError("-v needs --version: zkconsumer --version -v", context)
     if context.invoked_subcommand is None:
-        raise click.UsageError("Missing command.", context)
+        print_first_commands()
+        context.exit(UsageError.exit_code)

@@ -1,7 +1,7 @@
 """Options that many commands have: the addresses of the cluster, the group, and the output format.
 
 An environment variable gives the address only if no option and no file does: an address that is typed for one command
-is never combined with one of the environment.
+is never combined with one of the environment.  For the same reason ``--context`` and an address exclude each other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import click
 from click.core import ParameterSource
 
 from zkconsumer.cli.command_hints import complete_commands
+from zkconsumer.cli.contexts import CONTEXT_VARIABLE, contexts_path, find_context, read_contexts
 from zkconsumer.cli.json_errors import expect_json
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.properties import decode_properties, parse_properties
 
 ZOOKEEPER_VARIABLE = "ZKCONSUMER_ZOOKEEPER"
@@ -40,7 +41,7 @@ class ClusterOptions:
 
 
 def cluster_options(command: F) -> F:
-    """``--zookeeper``, ``--bootstrap-server`` and ``--config``, or the environment variables.
+    """``--zookeeper``, ``--bootstrap-server`` and ``--config``, or ``--context``, or the environment variables.
 
     The command receives them as ``cluster``, a ``ClusterOptions``.
     """
@@ -57,6 +58,11 @@ def cluster_options(command: F) -> F:
         click.option(
             "--config", "--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE", help="A consumer's .properties file: addresses, credentials and keys.",
+        ),
+        click.option(
+            "--context", "context_name", metavar="NAME", shell_complete=_matching_contexts,
+            help="A cluster of your config.toml instead of addresses (zkconsumer contexts lists them). "
+                 f"If no address is given: ${CONTEXT_VARIABLE}.",
         ),
     )  # fmt: skip
 
@@ -77,19 +83,47 @@ def cluster_options(command: F) -> F:
 
 
 def _addresses(given: dict[str, Any]) -> ClusterOptions:
-    """Take the addresses out of ``given``; without any address there and in the file, those of the environment."""
+    """Take the addresses out of ``given``; without any address there and in the file, those of the context or of the
+    environment.  Raises ``UsageError`` if there are two sources of addresses and neither has priority.
+    """
     addresses = ClusterOptions(given.pop("zookeeper"), given.pop("config_file"), given.pop("bootstrap_servers"))
-    settings = [text.partition("=")[0].strip() for text in given.get("settings", ())]
-    is_given = addresses.zookeeper is not None or addresses.bootstrap_servers is not None
-    if is_given or not {*settings}.isdisjoint(ADDRESS_KEYS):
+    name = given.pop("context_name")
+    if _has_address(addresses, given.get("settings", ())):
+        if name is not None:
+            raise UsageError(f"--context {name} and an address are given; give one of them")
         return addresses
-    if not read_settings_file(addresses.config_file).keys().isdisjoint(ADDRESS_KEYS):
-        return addresses
-    return replace(
-        addresses,
-        zookeeper=from_environment(ZOOKEEPER_VARIABLE),
-        bootstrap_servers=from_environment(BOOTSTRAP_VARIABLE),
-    )
+    if name is not None:
+        return _of_context(name, addresses)
+    name = from_environment(CONTEXT_VARIABLE)
+    zookeeper, servers = from_environment(ZOOKEEPER_VARIABLE), from_environment(BOOTSTRAP_VARIABLE)
+    if name is None:
+        return replace(addresses, zookeeper=zookeeper, bootstrap_servers=servers)
+    if zookeeper is not None or servers is not None:
+        other = ZOOKEEPER_VARIABLE if zookeeper is not None else BOOTSTRAP_VARIABLE
+        raise UsageError(f"the environment has {CONTEXT_VARIABLE} and {other}; unset one of them, or give --context")
+    return _of_context(name, addresses)
+
+
+def _matching_contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names for the shell; none if the file is not valid: the shell cannot show the error."""
+    try:
+        return [name for name in read_contexts(contexts_path()) if name.startswith(incomplete)]
+    except UsageError:
+        return []
+
+
+def _has_address(addresses: ClusterOptions, settings: Sequence[str]) -> bool:
+    """Whether an option, a setting or the file names a server."""
+    if addresses.zookeeper is not None or addresses.bootstrap_servers is not None:
+        return True
+    keys = {text.partition("=")[0].strip() for text in settings}
+    return not (keys | read_settings_file(addresses.config_file).keys()).isdisjoint(ADDRESS_KEYS)
+
+
+def _of_context(name: str, given: ClusterOptions) -> ClusterOptions:
+    """Return the addresses of the context, and its file unless another one is given."""
+    found = find_context(name, contexts_path())
+    return ClusterOptions(found.zookeeper, given.config_file or found.config_file, found.bootstrap_servers)
 
 
 def from_environment(variable: str) -> str | None:

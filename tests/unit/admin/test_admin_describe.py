@@ -490,8 +490,8 @@ def test_without_an_address_the_options_are_named() -> None:
         assert result.exit_code == 2
         assert result.stderr == (
             "zkconsumer: give the address of the cluster: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server "
-            "HOST:PORT, ZKCONSUMER_ZOOKEEPER or ZKCONSUMER_BOOTSTRAP_SERVERS in the environment, or a --config FILE "
-            "that has it\n"
+            "HOST:PORT, ZKCONSUMER_ZOOKEEPER or ZKCONSUMER_BOOTSTRAP_SERVERS in the environment, a --config FILE that "
+            "has it, or --context NAME\n"
         )
 
 

@@ -33,7 +33,7 @@ def commands(command: click.Command = main, words: tuple[str, ...] = ()) -> Iter
 
 COMMANDS = dict(commands())
 WITHOUT_CLUSTER = {
-    *("assign", "check", "demo", "health", "broker"),
+    *("assign", "check", "completion", "contexts", "demo", "health", "broker"),
     *(name for name in COMMANDS if name.startswith(("sandbox", "pipeline"))),
 }
 """``broker`` registers itself at the address of its own option, not at that of a variable of the shell.  A pipeline
@@ -50,7 +50,7 @@ def options(command: click.Command) -> dict[str, click.Option]:
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT_CLUSTER))
 def test_every_command_on_a_cluster_takes_addresses_and_groups_alike(name: str) -> None:
     found = options(COMMANDS[name])
-    assert {"--zookeeper", "--bootstrap-server", "--config"} <= found.keys()
+    assert {"--zookeeper", "--bootstrap-server", "--config", "--context"} <= found.keys()
     assert f"${ZOOKEEPER_VARIABLE}" in (found["--zookeeper"].help or "")
     assert f"${BOOTSTRAP_VARIABLE}" in (found["--bootstrap-server"].help or "")
     has_argument = any(one.name in ("group", "groups", "words") for one in COMMANDS[name].params)
