@@ -212,7 +212,10 @@ def test_help_loads_what_finds_commands_and_none_of_them() -> None:
         "bridge.commands",
         *(f"bridge.commands.{name}" for name in ("broker_command", "demo", "migrate", "pipeline", "spark", "web")),
     }
-    names = ("", ".command_hints", ".console", ".json_errors", ".lazy_commands", ".main", ".options")
+    names = (
+        *("", ".command_hints", ".console", ".contexts", ".first_commands", ".json_errors", ".lazy_commands", ".main"),
+        ".options",
+    )
     finders = {"zkconsumer.errors", "zkconsumer.properties", *(f"zkconsumer.cli{name}" for name in names)}
     assert code == "0"
     assert set(loaded) <= finders | doors
