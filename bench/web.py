@@ -14,17 +14,21 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from pathlib import Path
 from statistics import median
 
 import psutil
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.web.stored_groups import STORED_OFFSET, make_groups
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import pause_ms
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import CreateOp, Multi, SetData
+from zkconsumer.zk.requests import SetData
 
 START = "from zkconsumer.cli.main import main; main()"
 VIEWERS = 10
@@ -32,16 +36,6 @@ CHANGES = 10
 SHOWN, TOPIC = "shown", "clicks"
 PARTITIONS_OF_A_GROUP = 20
 LIST_TIMEOUT_S = 120
-
-
-def make_groups(session: AdminSession, partitions: int, groups: int) -> None:
-    """One group with all partitions, and many with ``PARTITIONS_OF_A_GROUP`` each."""
-    for number in range(groups):
-        name, count = (SHOWN, partitions) if number == 0 else (f"group-{number:04d}", PARTITIONS_OF_A_GROUP)
-        root, topic = paths.group_root(name), paths.offset(name, TopicPartition(TOPIC, 0)).rpartition("/")[0]
-        folders = [root, paths.ids(name), paths.owners(name), paths.offsets(name), topic]
-        leaves = [CreateOp(paths.offset(name, TopicPartition(TOPIC, n)), b"5") for n in range(count)]
-        session.request([Multi((*(CreateOp(folder, b"") for folder in folders), *leaves))])
 
 
 class BenchViewer:
@@ -90,7 +84,9 @@ def main() -> None:
         for partition in range(given.partitions):
             sandbox.produce(TOPIC, partition, 10)
         with AdminSession.open(sandbox.zookeeper_connect) as session:
-            make_groups(session, given.partitions, given.groups)
+            numbers = range(1, given.groups)
+            many = {f"group-{number:04d}": PARTITIONS_OF_A_GROUP for number in numbers}
+            make_groups(session, TOPIC, {SHOWN: given.partitions} | many)
             words = ["web", "--port", "0", "--zookeeper", sandbox.zookeeper_connect]
             with subprocess.Popen([sys.executable, "-c", START, *words], stdout=subprocess.PIPE, text=True) as page:
                 assert page.stdout is not None
@@ -103,7 +99,7 @@ def main() -> None:
 def measure(session: AdminSession, address: str, process: psutil.Process, seconds: int) -> None:
     viewers = [BenchViewer(address) for _ in range(VIEWERS)]
     for viewer in viewers:
-        viewer.wait_for(5)
+        viewer.wait_for(STORED_OFFSET)
     pause_ms(5_000)
     before = cpu_s(process)
     pause_ms(seconds * 1000)

@@ -14,14 +14,18 @@ import pytest
 
 from tests.sandbox_fixtures import require_releases
 from tests.web.browser_fixtures import START, ShownPage, axe, browser, web_command
+from tests.web.stored_groups import STORED_OFFSET, make_groups
+from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.testing.sandbox.waiting import wait_until
 
 __all__ = ["axe", "browser"]
 
 pytestmark = [pytest.mark.real, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 GROUP, TOPIC, PARTITIONS, RECORDS = "billing", "clicks", 4, 25
-OUR_KIND, SCALA_KIND = "zkconsumer", "Scala"
+MANY_GROUPS, MANY_PARTITIONS = 500, 20
+WAIT_MS = 60_000
 
 
 @pytest.fixture
@@ -53,9 +57,11 @@ def our_member(sandbox: Sandbox) -> subprocess.Popen[bytes]:
 
 
 def printed(sandbox: Sandbox, *words: str) -> Any:
-    """The document that a command prints."""
+    """The document that a command prints; the code is 1 if a part of it is not known."""
     command = [sys.executable, "-c", START, *words, "-o", "json", "--zookeeper", sandbox.zookeeper_connect]
-    return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)
 
 
 def test_a_real_group_is_shown_while_it_changes(group: Sandbox, browser: Any, axe: str, shots: Path) -> None:
@@ -100,6 +106,110 @@ def test_a_real_group_is_shown_while_it_changes(group: Sandbox, browser: Any, ax
         page.check("zookeeper-stopped")
         group.zookeeper.start()
         page.wait_until("document.querySelector('.trouble') === null", 120_000)
+        assert page.errors == []
+        page.close()
+
+
+def browser_shows(page: ShownPage, phase: str, authority: str) -> None:
+    """Wait until the panel of the migration shows this phase as the current one, and this authority."""
+    page.wait_until(f"(document.querySelector('.phases [aria-current=step]') || {{}}).textContent === '{phase}'")
+    page.wait_until(f"document.querySelector('.plain').textContent.includes('Authority{authority}')")
+
+
+def test_a_migration_is_shown_from_the_plan_to_the_switch_and_back(
+    group: Sandbox, browser: Any, axe: str, shots: Path, tmp_path: Path
+) -> None:
+    plan = str(tmp_path / "plan.json")
+
+    def migrate(*words: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", START, "migrate", *words, "--zookeeper", group.zookeeper_connect],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def status() -> Any:
+        return printed(group, "migrate", "status", GROUP)
+
+    with web_command("web", "--port", "0", "--zookeeper", group.zookeeper_connect) as address:
+        page = ShownPage(browser, address, axe, shots)
+        page.open(f"/group/move?name={GROUP}")
+        page.wait_for_text("No migration has begun")
+        page.check("not-planned")
+        group.members[0].stop()
+        stored = dict.fromkeys(range(PARTITIONS), RECORDS)
+        wait_until(lambda: group.admin.offsets(GROUP, TOPIC) == stored, "the member has committed", WAIT_MS)
+
+        migrate("plan", GROUP, "-f", plan, "--offset-convention", "next")
+        migrate("apply", plan, "--execute", "--stop-after", "fenced")
+        for phase, authority, words in (
+            ("fenced", "zookeeper", ("apply", plan, "--execute", "--stop-after", "copied")),
+            ("copied", "zookeeper", ("apply", plan, "--execute")),
+            ("switched", "kafka", ("rollback", GROUP, "--execute")),
+        ):
+            browser_shows(page, phase, authority)
+            document = status()
+            assert (document["phase"], document["authority"]) == (phase, authority)
+            for step in document["next_steps"]:
+                page.wait_for_text(step)
+            if phase == "copied":
+                same = f"{PARTITIONS} partitions with an offset in both stores, 0 of them different."
+                page.wait_for_text(same)
+            page.check(phase)
+            migrate(*words)
+        page.wait_until("document.querySelector('.facts').textContent.includes('Migrationundone')")
+        assert (status()["phase"], status()["authority"]) == ("undone", "zookeeper")
+        page.check("back")
+        assert page.errors == []
+        page.close()
+
+
+def test_a_broker_that_is_gone_leaves_the_other_partitions_on_the_page(
+    sandbox: Sandbox, browser: Any, axe: str, shots: Path
+) -> None:
+    require_releases("1.1.1")
+    sandbox.start_zookeeper()
+    brokers = [sandbox.start_broker("1.1.1") for _ in range(2)]
+    sandbox.create_topic(TOPIC, 2)
+    for partition in range(2):
+        sandbox.produce(TOPIC, partition, RECORDS)
+    with AdminSession.open(sandbox.zookeeper_connect) as session:
+        make_groups(session, TOPIC, {GROUP: 2})
+    with web_command("web", "--port", "0", "--zookeeper", sandbox.zookeeper_connect) as address:
+        page = ShownPage(browser, address, axe, shots)
+        page.open(f"/group/lag?name={GROUP}")
+        page.wait_until(f"document.querySelector('.facts').textContent.includes('Lag{2 * (RECORDS - STORED_OFFSET)}')")
+        brokers[1].kill()
+        page.wait_until("document.querySelector('.trouble, .facts .unknown') !== null", 120_000)
+        found = printed(sandbox, "lag", GROUP)
+        [known] = [row for row in found["partitions"] if row["lag"] is not None]
+        assert known["lag"] == RECORDS - STORED_OFFSET
+        page.wait_until(f"document.querySelector('main').textContent.includes('{known['lag']}')")
+        page.check("broker-gone")
+        assert page.errors == []
+        page.close()
+
+
+def test_five_hundred_groups_with_ten_thousand_partitions_are_listed_and_found(
+    sandbox: Sandbox, browser: Any, axe: str, shots: Path
+) -> None:
+    require_releases("1.1.1")
+    sandbox.start_zookeeper()
+    sandbox.start_broker("1.1.1")
+    sandbox.create_topic(TOPIC, MANY_PARTITIONS)
+    with AdminSession.open(sandbox.zookeeper_connect) as session:
+        make_groups(session, TOPIC, {f"group-{number:04d}": MANY_PARTITIONS for number in range(MANY_GROUPS)})
+    with web_command("web", "--port", "0", "--zookeeper", sandbox.zookeeper_connect) as address:
+        page = ShownPage(browser, address, axe, shots)
+        page.open("/")
+        page.wait_for_text(f"{MANY_GROUPS} groups")
+        page.page.get_by_label("Search").fill("group-0499")
+        page.wait_for_text("group-0499")
+        page.wait_until("document.querySelectorAll('main tbody tr').length === 1")
+        page.check("many-groups")
+        page.page.get_by_role("link", name="group-0499").click()
+        page.wait_until("location.pathname === '/group'")
+        page.wait_for_text(f"{MANY_PARTITIONS} partitions")
         assert page.errors == []
         page.close()
 
