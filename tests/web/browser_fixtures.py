@@ -45,18 +45,30 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
         return source.read().decode()
 
 
+@contextmanager
+def launched_chromium() -> Iterator[Any]:
+    """The system's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+def chromium_path() -> str | None:
+    """Where the system has Chromium; None: nowhere."""
+    return next((found for name in CHROMIUM_NAMES if (found := shutil.which(name))), None)
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """One Chromium for all tests."""
-    playwright = pytest.importorskip("playwright.sync_api") if os.environ.get("CI") != "true" else None
-    if playwright is None:
-        from playwright import sync_api as playwright
-    path = next((found for name in CHROMIUM_NAMES if (found := shutil.which(name))), None)
-    require(path, "Chromium is missing: apt install chromium")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    if os.environ.get("CI") != "true":
+        pytest.importorskip("playwright.sync_api")
+    require(chromium_path(), "Chromium is missing: apt install chromium")
+    with launched_chromium() as chromium:
         yield chromium
-        chromium.close()
 
 
 @contextmanager
