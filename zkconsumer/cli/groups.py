@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TypeAlias
 
 import click
 
@@ -60,6 +60,9 @@ NEAR_NAMES_MAX = 3
 LIST_GROUPS_COMMAND = "zkconsumer groups list"
 LIST_SCHEMA = "zkconsumer/groups-list/1"
 DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
+DESCRIBE_ALL_SCHEMA = "zkconsumer/groups-describe-all/1"
+
+DescribeView: TypeAlias = Literal["members", "state"]
 
 
 @click.group(cls=LazyGroup, lazy_commands=LAZY_COMMANDS)
@@ -204,7 +207,8 @@ def _topics(line: GroupListing | CoordinatorGroupListing) -> str:
 
 
 @groups.command(name="describe")
-@group_argument()
+@group_argument(required=False)
+@click.option("--all-groups", "is_every_group", is_flag=True, help="Every group that 'groups list' shows.")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
 @click.option("--members", "view", flag_value="members", help="The members, and how many partitions each owns.")
 @click.option("--state", "view", flag_value="state", help="One line a group: its state, and how many members it has.")
@@ -212,9 +216,11 @@ def _topics(line: GroupListing | CoordinatorGroupListing) -> str:
 @report_options
 def describe_(
     context: click.Context,
-    group: str,
+    group: str | None,
+    *,
+    is_every_group: bool,
     topics: Sequence[str],
-    view: Literal["members", "state"] | None,
+    view: DescribeView | None,
     is_verbose: bool,
     output: Output,
     cluster: ClusterOptions,
@@ -229,7 +235,8 @@ def describe_(
     zkconsumer lag. Members without partitions come last. - means that there is no value, ?
     that the value is unknown: standard error names the broker that did not answer or the znode that cannot be read.
 
-    --members and --state show what kafka-consumer-groups shows with these options; JSON always has everything.
+    --members, --state and --all-groups are those of kafka-consumer-groups. JSON always has everything; with
+    --all-groups it has a list of the documents of the groups.
 
     Exit codes: 0 shown, 1 no such group, the group has nothing of a --topic, or a part is unknown.
     """
@@ -237,7 +244,14 @@ def describe_(
         raise click.UsageError("--verbose needs --members", context)
     if topics and view is not None:
         raise click.UsageError(f"--{view} shows the whole group; give it without --topic", context)
+    if group is None and not is_every_group:
+        raise click.UsageError("Missing argument 'GROUP', or --group. --all-groups shows every group.", context)
+    if group is not None and is_every_group:
+        raise click.UsageError("give either a GROUP or --all-groups", context)
     session = open_admin_session(context, cluster)
+    if group is None:
+        _describe_every_group(context, session, topics, view, is_verbose=is_verbose, output=output)
+        return
     report = read_describe_report(session, group, topics)
     if report is None:
         exit_no_such_group(context, session, group)
@@ -245,27 +259,73 @@ def describe_(
         print_message(words)
     if output == "json":
         print_json(report.document)
-    elif view == "members":
-        _print_members(report, is_verbose=is_verbose)
-    elif view == "state":
-        print_table(STATE_COLUMNS, (row.cells for row in report.states))
     else:
-        print_table((*COLUMNS, LAG_SECONDS_COLUMN), ((*row.cells, row.lag_seconds_cell) for row in report.rows))
+        _print_described([report], view, is_verbose=is_verbose)
     print_not_known(report.not_known)
     print_topics_not_found(group, report.topics_not_found)
     if report.exit_code:
         context.exit(report.exit_code)
 
 
-def _print_members(report: DescribeReport, *, is_verbose: bool) -> None:
-    if is_verbose:
-        print_table(VERBOSE_MEMBER_COLUMNS, (row.verbose_cells for row in report.members))
+def _describe_every_group(
+    context: click.Context,
+    session: AnySession,
+    topics: Sequence[str],
+    view: DescribeView | None,
+    *,
+    is_verbose: bool,
+    output: Output,
+) -> None:
+    """A topic that a group does not have is no failure here."""
+    listed = read_group_listings(session)
+    reports: dict[str, DescribeReport] = {}
+    for name in dict.fromkeys(line.group for line in listed.lines):
+        report = read_describe_report(session, name, topics)
+        if report is not None:  # it was deleted meanwhile
+            reports[name] = report
+    not_known = [
+        *listed.not_known,
+        *(f"group {name}: {one}" for name, each in reports.items() for one in each.not_known),
+    ]
+    exit_code = EXIT_FAILED if not_known else 0
+    if output == "json":
+        documents = [report.document for report in reports.values()]
+        print_json({"schema": DESCRIBE_ALL_SCHEMA, "groups": documents, "not_known": not_known, "exit_code": exit_code})
     else:
-        print_table(MEMBER_COLUMNS, (row.cells for row in report.members))
-    if any(state.members is None for state in report.states):
-        print_message("The group has members, but its coordinator does not name them to this command.")
-    elif not report.members and not report.not_known:
-        print_message("The group has no members.")
+        for name, report in reports.items():
+            for words in report.remarks:
+                print_message(f"Group {name}: {words}")
+        _print_described(list(reports.values()), view, is_verbose=is_verbose)
+        if not reports:
+            print_message(_empty_list_text(session, has_groups=False, which="all", is_all_known=not not_known))
+    print_not_known(not_known)
+    if exit_code:
+        context.exit(exit_code)
+
+
+def _print_described(reports: Sequence[DescribeReport], view: DescribeView | None, *, is_verbose: bool) -> None:
+    """One table for all of them."""
+    if view == "members":
+        _print_members(reports, is_verbose=is_verbose)
+    elif view == "state":
+        print_table(STATE_COLUMNS, (row.cells for report in reports for row in report.states))
+    else:
+        rows = (row for report in reports for row in report.rows)
+        print_table((*COLUMNS, LAG_SECONDS_COLUMN), ((*row.cells, row.lag_seconds_cell) for row in rows))
+
+
+def _print_members(reports: Sequence[DescribeReport], *, is_verbose: bool) -> None:
+    rows = [row for report in reports for row in report.members]
+    if is_verbose:
+        print_table(VERBOSE_MEMBER_COLUMNS, (row.verbose_cells for row in rows))
+    else:
+        print_table(MEMBER_COLUMNS, (row.cells for row in rows))
+    for report in reports:
+        group = "The group" if len(reports) == 1 else f"Group {report.document['group']}"
+        if any(state.members is None for state in report.states):
+            print_message(f"{group} has members, but its coordinator does not name them to this command.")
+        elif not report.members and not report.not_known:
+            print_message(f"{group} has no members.")
 
 
 @dataclass(frozen=True, slots=True)

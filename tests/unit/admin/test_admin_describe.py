@@ -313,6 +313,50 @@ def test_the_lag_of_a_group_that_has_moved_names_the_members_that_read_now(
     assert [row[-1] for row in rows(unknown.stdout)[:-1]] == ["?", "?"]
 
 
+def test_every_group_is_described_in_one_table(world: FakeEnvironment, tool: RunTool) -> None:
+    world.create_topic("clicks", 2)
+    scala_member(world, "theirs_c", {"clicks": 1}, ("clicks/0",))
+    offset(world, "clicks/1", 3, "done")
+    result = tool("groups", "describe", "--all-groups")
+    assert result.exit_code == 0
+    shown = [row[:3] for row in rows(result.stdout)]
+    assert ["done", "clicks", "1"] in shown
+    assert ["theirs", "clicks", "0"] in shown
+    assert shown == [row[:3] for name in ("done", "theirs") for row in rows(tool("groups", "describe", name).stdout)]
+
+    members = tool("groups", "describe", "--all-groups", "--members")
+    assert [row[0] for row in rows(members.stdout)] == ["theirs"]
+    assert "Group done has no members." in members.stderr
+    assert [row[0] for row in rows(tool("groups", "describe", "--all-groups", "--state").stdout)] == ["done", "theirs"]
+
+    document = json.loads(tool("groups", "describe", "--all-groups", "-o", "json").stdout)
+    assert (document["schema"], document["exit_code"]) == ("zkconsumer/groups-describe-all/1", 0)
+    one_by_one = [described(tool, name) for name in ("done", "theirs")]
+    assert [each["rows"] for each in document["groups"]] == [each["rows"] for each in one_by_one]
+    assert [each["next_steps"] for each in document["groups"]] == [each["next_steps"] for each in one_by_one]
+
+
+def test_a_part_of_one_group_that_is_not_known_is_named_with_its_group(world: FakeEnvironment, tool: RunTool) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 3, "done")
+    for address in world.cluster.addresses:
+        world.cluster.stop_broker(address.broker_id)
+    result = tool("groups", "describe", "--all-groups")
+    assert result.exit_code == 1
+    assert "group done: " in result.stderr
+    assert rows(result.stdout)[0][:3] == ["done", "clicks", "0"]
+
+
+def test_one_group_or_every_group(tool: RunTool) -> None:
+    none = tool("groups", "describe")
+    assert (none.exit_code, "--all-groups shows every group" in none.stderr) == (2, True)
+    both = tool("groups", "describe", "g1", "--all-groups")
+    assert (both.exit_code, "give either a GROUP or --all-groups" in both.stderr) == (2, True)
+    nothing = tool("groups", "describe", "--all-groups")
+    assert nothing.exit_code == 0
+    assert "There is no group in ZooKeeper" in nothing.stderr
+
+
 def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     scala_member(world, SCALA, {"clicks": 1})
