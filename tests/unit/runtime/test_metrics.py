@@ -482,8 +482,8 @@ def test_prometheus_shows_every_row_with_labels_that_tell_connectors_apart(
 
 def test_every_counter_that_an_alert_watches_is_there_before_it_counts() -> None:
     docs = Path(__file__).parents[3] / "migration_docs"
-    page = (docs / "how-to" / "monitor-a-member-with-prometheus.md").read_text("utf-8")
-    watched = set(re.findall(r"zkconsumer_count_(\w+)_total", page))
+    rules = (docs.parent / "monitoring" / "zkconsumer-alerts.yml").read_text("utf-8")
+    watched = set(re.findall(r"zkconsumer_count_(\w+)_total", rules))
     assert watched
     assert watched <= set(COUNTERS_SHOWN_AS_ZERO)
     counters = (docs / "reference" / "counters.md").read_text("utf-8").partition("\n## ")[0]
