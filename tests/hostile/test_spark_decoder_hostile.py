@@ -51,7 +51,6 @@ def peak_of(record_set: bytes) -> tuple[int, int]:
         tracemalloc.stop()
 
 
-@pytest.mark.timeout(300)  # tracemalloc takes ten times as long on a busy machine
 def test_a_batch_of_many_small_records_takes_the_memory_of_one_arrow_batch() -> None:
     records = b"".join(map(record, range(SMALL_RECORDS)))
     record_set = batch(records, SMALL_RECORDS)
@@ -61,7 +60,6 @@ def test_a_batch_of_many_small_records_takes_the_memory_of_one_arrow_batch() -> 
     assert peak < 2 * len(records) + ONE_BATCH
 
 
-@pytest.mark.timeout(300)
 def test_headers_count_as_much_as_records() -> None:
     """About 1 KB that stands for 400,000 headers."""
     headers = record(0, b"\0\1" * HEADERS, HEADERS)
