@@ -1,5 +1,6 @@
 """Packaging of zkconsumer.  Tools are configured in pyproject.toml."""
 
+import os
 import re
 import sysconfig
 from pathlib import Path
@@ -9,6 +10,11 @@ from setuptools import Extension, find_packages, setup
 HERE = Path(__file__).parent
 
 VERSION = re.findall(r'(?m)^__version__ = "(.+)"$', (HERE / "zkconsumer" / "version.py").read_text("utf-8"))[0]
+
+REPOSITORY_URL = os.environ.get("ZKCONSUMER_REPOSITORY_URL", "").rstrip("/")
+"""The address of the repository that the packages come from.  The release workflow sets it; no address is in the tree,
+so that the packages of a fork lead to the fork.
+"""
 
 AVRO = ["fastavro>=1.9"]
 
@@ -42,6 +48,33 @@ FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 """Such a build of Python has no limited API; its modules ask for the global interpreter lock."""
 
 
+def project_urls() -> dict[str, str]:
+    """The links of the metadata, to the files of this version's tag; none without ``REPOSITORY_URL``."""
+    if not REPOSITORY_URL:
+        return {}
+    files = f"{REPOSITORY_URL}/blob/v{VERSION}"
+    return {
+        "Source": REPOSITORY_URL,
+        "Documentation": f"{files}/migration_docs/README.md",
+        "Changelog": f"{files}/CHANGELOG.md",
+        "Issues": f"{REPOSITORY_URL}/issues",
+    }
+
+
+def long_description() -> str:
+    """README.md.  With ``REPOSITORY_URL`` its relative links, which lead nowhere on another site, become absolute."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    if not REPOSITORY_URL:
+        return text
+
+    def absolute(found: re.Match[str]) -> str:
+        kind = "raw" if found[1] else "blob"
+        return f"{found[1]}[{found[2]}]({REPOSITORY_URL}/{kind}/v{VERSION}/{found[3]})"
+
+    text = re.sub(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s]+)\)", absolute, text)
+    return text.replace('<img src="', f'<img src="{REPOSITORY_URL}/raw/v{VERSION}/')
+
+
 def compiled(name: str, *depends: str) -> Extension:
     """One compiled module, beside the Python module that does the same where there is no compiler."""
     source = name.replace(".", "/") + ".c"
@@ -73,9 +106,11 @@ setup(
     name="zkconsumer",
     version=VERSION,
     description="Kafka's ZooKeeper-based high-level consumer, in the same group as the original Scala members",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=long_description(),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    license_expression="Apache-2.0 AND MIT",  # MIT: uPlot, of the page
+    license_files=["LICENSE", "bridge/web/static/vendor/uplot/LICENSE"],
+    project_urls=project_urls(),
     python_requires=">=3.11",
     packages=find_packages(include=["zkconsumer", "zkconsumer.*", "bridge", "bridge.*", "pyspark_zkconsumer"]),
     ext_modules=COMPILED,
@@ -134,7 +169,6 @@ setup(
         ],
     },
     classifiers=[
-        "License :: OSI Approved :: Apache Software License",
         "Operating System :: MacOS",
         "Operating System :: POSIX",
         "Programming Language :: Python :: 3",
