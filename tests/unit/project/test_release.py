@@ -130,7 +130,7 @@ def test_the_links_of_the_metadata_lead_to_the_files_of_the_tag() -> None:
         assert url.startswith(prefix)
         assert (ROOT / url.removeprefix(prefix)).is_file()
     text = names["long_description"]()  # type: ignore[operator]
-    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    links = [*re.findall(r"\]\(([^)\s]+)\)", text), *re.findall(r'src="([^"]+)"', text)]
     assert len(links) > 10
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
     assert f"(https://host.example/o/r/raw/v{__version__}/migration_docs/overview.svg)" in text
