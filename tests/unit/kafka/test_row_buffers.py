@@ -26,7 +26,7 @@ def test_a_table_keeps_its_buffer_if_it_fills_half_of_it_and_the_next_table_has_
     reader = RecordSetReader(record_set_of(count), 0, RowBuffers(1), check_crcs=True, excluded=[])
     found: list[TableColumns] = []
     while (part := reader.peek(TABLE_ROWS_MIN)) is not None:
-        reader.skip(part)
+        reader.skip(part.size)
         assert isinstance(part.columns, TableColumns)
         found.append(part.columns)
     first, second, last = found
