@@ -131,7 +131,8 @@ def test_every_private_name_of_kazoo_s_client_that_is_used_is_listed() -> None:
 
 # --- what texts promise -----------------------------------------------------------------------------------------------
 
-PUBLISHED = {canonicalize_name(each.name) for each in declared()} | {"kafka-python", "tox", "venv-pack"}
+RELEASE_TOOLS = {"build", "cibuildwheel", "twine"}
+PUBLISHED = {canonicalize_name(each.name) for each in declared()} | {"kafka-python", "tox", "venv-pack"} | RELEASE_TOOLS
 """What may be installed by name.  This package is not among them as long as no release of it is published."""
 
 TEXTS = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import email
 import re
+import tomllib
 from email.message import Message
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.release_checks import (
     tree_version,
     wheel_problems,
 )
+from tests.run_installed import PYTHONS, TEST_TOOLS
 from zkconsumer import extensions
 from zkconsumer.version import __version__
 
@@ -140,3 +142,45 @@ def test_without_an_address_the_metadata_has_no_link() -> None:
     names = functions_of_setup("")
     assert names["project_urls"]() == {}  # type: ignore[operator]
     assert names["long_description"]() == (ROOT / "README.md").read_text()  # type: ignore[operator]
+
+
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+
+
+def test_only_a_tag_publishes_and_no_pull_request_starts_the_workflow() -> None:
+    assert WORKFLOW[True] == {"push": {"tags": ["v*"]}, "workflow_dispatch": None}, "YAML reads the key on as true"
+    publish = WORKFLOW["jobs"]["publish"]
+    assert publish["if"] == "github.event_name == 'push' && github.ref_type == 'tag'"
+    assert publish["needs"] == "check"
+    assert set(WORKFLOW["jobs"]["check"]["needs"]) == {"source", "wheels"}
+    assert publish["steps"][-1]["with"] == {"attestations": True}
+
+
+def test_only_the_job_that_publishes_has_a_right_and_it_runs_no_code_of_the_repository() -> None:
+    assert WORKFLOW["permissions"] == {}
+    rights = {name: job["permissions"] for name, job in WORKFLOW["jobs"].items()}
+    assert rights.pop("publish") == {"id-token": "write"}
+    assert all(each == {"contents": "read"} for each in rights.values())
+    steps = WORKFLOW["jobs"]["publish"]["steps"]
+    assert [step for step in steps if "run" in step or "checkout" in step["uses"]] == []
+    assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
+
+
+def test_each_action_is_pinned_to_a_commit_and_each_tool_to_a_release() -> None:
+    steps = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
+    actions = [step["uses"] for step in steps if "uses" in step]
+    assert actions
+    assert [each for each in actions if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each)] == []
+    tools = [step["run"] for step in steps if "pipx" in step.get("run", "")]
+    assert tools
+    assert [each for each in tools if not re.match(r"pipx run [\w-]+==[\d.]+ ", each)] == []
+
+
+def test_the_wheels_are_tested_with_each_python_that_the_metadata_name() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    named = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', SETUP)
+    assert settings["build"] == [f"cp{each.replace('.', '')}-*" for each in named]
+    assert list(PYTHONS) == named
+    for name in (*settings["test-sources"], "tests/run_installed.py"):
+        assert (ROOT / name).exists()
+    assert set(settings["test-requires"]) <= set(TEST_TOOLS)
