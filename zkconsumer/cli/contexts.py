@@ -80,6 +80,8 @@ def find_context(name: str, path: Path) -> ClusterContext:
     contexts = read_contexts(path)
     if name in contexts:
         return contexts[name]
+    if not path.exists():
+        raise UsageError(f"there is no file {path}, so there is no context {name!r}: create it with {EXAMPLE}")
     known = ", ".join(contexts)
     raise UsageError(f"{path} has no context {name!r}: " + (f"it has {known}" if known else f"write {EXAMPLE}"))
 

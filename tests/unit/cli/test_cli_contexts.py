@@ -117,6 +117,15 @@ def test_two_addresses_or_an_unknown_name(file: Path, words: str, variables: dic
     assert (done.exit_code, error in done.stderr) == (2, True), done.output
 
 
+def test_a_file_that_is_missing_is_named(file: Path) -> None:
+    file.unlink()
+    done = run(file, "lag g1 --context test")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        f"zkconsumer: there is no file {file}, so there is no context 'test': create it with "
+    )
+
+
 def test_a_proposed_command_repeats_the_context(world: FakeEnvironment, file: Path) -> None:
     done = run(file, "groups delete g1 --context test", world)
     assert "zkconsumer groups delete g1 --context test --execute" in done.stderr, done.output
