@@ -67,17 +67,17 @@ class FixedColumnViews:
 class TableColumns:
     """Rows of a table (``wire.record_tables``), from ``first`` on: ``data`` and ``rows``."""
 
-    __slots__ = ("count", "data", "first", "rows")
+    __slots__ = ("_count", "data", "first", "rows")
 
     def __init__(self, data: Any, rows: bytes | bytearray, count: int, first: int = 0) -> None:
-        self.data, self.rows, self.first, self.count = data, rows, first, count
+        self.data, self.rows, self.first, self._count = data, rows, first, count
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
     def fixed_columns(self) -> tuple[bytes, bytes, bytes]:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        end = self.first + self.count
+        end = self.first + self._count
         found: tuple[bytes, bytes, bytes] = compiled.RECORD_DECODER.numbers(self.rows, self.first, end, False)
         return found
 
@@ -89,12 +89,12 @@ class TableColumns:
 
     def _gathered(self, is_key: bool) -> ByteColumnBuffers:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        end = self.first + self.count
+        end = self.first + self._count
         return ByteColumnBuffers(*compiled.RECORD_DECODER.fields(self.data, self.rows, self.first, end, is_key))
 
     def headers(self) -> tuple[bytes, ByteColumnBuffers, ByteColumnBuffers]:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        end = self.first + self.count
+        end = self.first + self._count
         ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self.data, self.rows, self.first, end)
         return ends, ByteColumnBuffers(*names), ByteColumnBuffers(*values)
 

@@ -120,7 +120,6 @@ class CompletedFetch:
         slices: list[RecordSlice] = []
         left = records_max
         reader = self._reader or self._open_reader()
-        epochs = self._epochs
         while left and not self.is_consumed:
             try:
                 part = reader.peek(left)
@@ -128,7 +127,7 @@ class CompletedFetch:
                     self._finish()
                     break
                 if self._has_bytes:
-                    records = RecordSlice(part.columns, epochs)
+                    records = RecordSlice(part.columns, self._epochs)
                 else:
                     part, records = self._deserialized(reader, part)
             except DECODE_ERRORS as error:
@@ -142,13 +141,12 @@ class CompletedFetch:
                 if slices:
                     break
                 raise
-            _, size, last_offset = part
-            reader.skip(size)
+            reader.skip(part.size)
             slices.append(records)
-            left -= size
-            self._records_read += size
-            self.next_fetch_offset = last_offset + 1
-            self.last_epoch = epochs.last if epochs.is_uniform else epochs.at(last_offset)
+            left -= part.size
+            self._records_read += part.size
+            self.next_fetch_offset = part.last_offset + 1
+            self.last_epoch = self._epochs.at(part.last_offset)
         return FetchedRecords(self.partition, slices, records_max - left)
 
     def _open_reader(self) -> RecordSetReader:

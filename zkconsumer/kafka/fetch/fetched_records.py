@@ -146,22 +146,21 @@ class BatchEpochs:
         self._epochs = epochs
         self.last = epochs[-1] if epochs else None
         """The epoch of the last batch, None if unknown."""
-        self.is_uniform = len(epochs) <= 1
-        """All batches have the epoch ``last``."""
 
     def at(self, offset: int) -> int | None:
         """The epoch of the batch with this offset, None if unknown."""
-        if self.is_uniform:
+        if len(self._epochs) <= 1:
             return self.last
         return self._epochs[max(0, bisect_right(self._starts, offset) - 1)]
 
     def of_each(self, offsets: Iterable[int]) -> Iterator[int | None]:
         """The epochs of these offsets."""
-        return repeat(self.last) if self.is_uniform else map(self.at, offsets)
+        return repeat(self.last) if len(self._epochs) <= 1 else map(self.at, offsets)
 
     def runs(self, columns: BatchColumns) -> Sequence[tuple[int, int, int | None]]:
-        """Parts with one epoch each, if there are several epochs: first index, index after the last, epoch."""
-        assert not self.is_uniform, "one part has all records"
+        """Parts of these records with one epoch each: first index, index after the last, epoch."""
+        if len(self._epochs) <= 1:
+            return ((0, len(columns), self.last),)
         found = []
         offsets = memoryview(columns.fixed_columns()[0]).cast("q")
         low = 0
@@ -224,15 +223,14 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
         """``size``: the number of the records, for a caller that has it already."""
         self.partition = partition
         self.slices = slices
-        self.size = sum(len(part.columns) for part in slices) if size is None else size
-        """The number of the records, as ``len``."""
+        self._size = sum(len(part.columns) for part in slices) if size is None else size
 
     def __repr__(self) -> str:
         offsets = f"offsets {self.offsets[0]} to {self.offsets[-1]}" if len(self) else "none"
         return f"FetchedRecords({self.partition} {offsets}, {len(self)} records)"
 
     def __len__(self) -> int:
-        return self.size
+        return self._size
 
     @overload
     def __getitem__(self, index: int) -> ConsumerRecord[K, V]: ...
@@ -254,7 +252,7 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
 
     def joined_with(self, later: FetchedRecords[K, V]) -> FetchedRecords[K, V]:
         """These records and later ones of the same partition."""
-        return FetchedRecords(self.partition, [*self.slices, *later.slices], self.size + later.size)
+        return FetchedRecords(self.partition, [*self.slices, *later.slices], self._size + later._size)
 
     def iterators(self) -> list[Iterable[ConsumerRecord[K, V]]]:
         """The records in several parts; an iteration over these parts costs less than one over a generator."""
@@ -264,8 +262,7 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
             columns, epochs, keys, values = part
             if _COMPILED is not None and isinstance(columns, TableColumns):
                 data, rows, first = columns.data, columns.rows, columns.first
-                runs = ((0, columns.count, epochs.last),) if epochs.is_uniform else epochs.runs(columns)
-                for low, high, epoch in runs:
+                for low, high, epoch in epochs.runs(columns):
                     found.append(
                         _COMPILED.RecordIterator(topic, partition, epoch, data, rows, first, low, high, keys, values)
                     )

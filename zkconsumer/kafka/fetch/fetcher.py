@@ -268,12 +268,13 @@ class Fetcher:
                 if state is not None and state.is_paused:
                     paused.append(fetch)
                     self._next_in_line = None
-                    continue
-                records = self._fetch_records(fetch, state, left)
-                if records is not None:
-                    before = found.get(fetch.partition)
-                    found[fetch.partition] = records if before is None else before.joined_with(records)
-                    left -= records.size
+                else:
+                    records = self._fetch_records(fetch, state, left)
+                    count = len(records)
+                    if count:
+                        before = found.get(fetch.partition)
+                        found[fetch.partition] = records if before is None else before.joined_with(records)
+                        left -= count
         except ZkConsumerError:
             # The records are returned: their positions have moved.  The same error follows in the next call.
             if not found:
@@ -300,25 +301,24 @@ class Fetcher:
 
     def _fetch_records(
         self, fetch: CompletedFetch, state: TopicPartitionState | None, records_max: int
-    ) -> FetchedRecords[Any, Any] | None:
-        """The next records of this fetch if the position is in front of them, else it is drained; None: no records."""
+    ) -> FetchedRecords[Any, Any]:
+        """The next records of this fetch if the position is in front of them; else it is drained."""
         if state is None or not state.is_fetchable:
-            self._drop(fetch, "not fetchable any more")
-            return None
+            return self._dropped(fetch, "not fetchable any more")
         position = state.position
         assert position is not None, "a fetchable partition has one"
         if fetch.next_fetch_offset != position.offset:
-            self._drop(fetch, "the position is another one")
-            return None
+            return self._dropped(fetch, "the position is another one")
         records = fetch.fetch_records(records_max)
         if fetch.next_fetch_offset > position.offset:
             state.set_position(FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.current_leader))
         self.metrics.distances_of(fetch.partition).record(*state.distances(self._config.isolation_level))
-        return records if records.size else None
+        return records
 
-    def _drop(self, fetch: CompletedFetch, reason: str) -> None:
+    def _dropped(self, fetch: CompletedFetch, reason: str) -> FetchedRecords[Any, Any]:
         self._log_event("DEBUG", "fetched-records-dropped", partition=fetch.partition, reason=reason)
         fetch.drain()
+        return FetchedRecords(fetch.partition)
 
     # --- one response of a partition --------------------------------------------------------------------------------
 

@@ -115,11 +115,10 @@ class TopicPartitionState:
     def distances(self, isolation_level: IsolationLevel) -> tuple[int | None, int | None]:
         """How many offsets there are from the position to the end, and from the begin of the log to the position;
         None: one of them is not known."""
-        if self.position is None:
+        position, end, start = self.position, self.end_offset(isolation_level), self.log_start_offset
+        if position is None:
             return None, None
-        offset, start = self.position.offset, self.log_start_offset
-        end = self.last_stable_offset if isolation_level is IsolationLevel.READ_COMMITTED else self.high_watermark
-        return None if end is None else end - offset, None if start is None else offset - start
+        return None if end is None else end - position.offset, None if start is None else position.offset - start
 
     # --- transitions ------------------------------------------------------------------------------------------------
 
