@@ -61,7 +61,7 @@ def test_a_batch_of_many_small_records_takes_the_memory_of_one_arrow_batch() -> 
 
 
 def test_headers_count_as_much_as_records() -> None:
-    """About 1 KB that stands for 400,000 headers."""
+    """About 1 KB with 400,000 headers."""
     headers = record(0, b"\0\1" * HEADERS, HEADERS)
     records = b"".join(record(n, b"\0\1" * HEADERS, HEADERS) for n in range(RECORDS_WITH_HEADERS))
     record_set = batch(records, RECORDS_WITH_HEADERS)

@@ -171,10 +171,12 @@ if AVAILABLE:
         def next(self) -> M:
             """``__next__`` without the gap in which CPython itself can drop the result: see ``record_delivery``."""
             before = self.delivery.deliveries
+            message: M
             try:
-                found: M = self.__next__()
-                return found
+                for message in self:
+                    return message
             except BaseException:
                 if self.delivery.deliveries != before:
                     self.delivery.undeliver()
                 raise
+            raise StopIteration
