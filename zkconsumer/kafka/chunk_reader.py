@@ -61,6 +61,11 @@ U = TypeVar("U")
 log = logging.getLogger("zkconsumer.streams")
 
 
+def stream_ended() -> NoSuchElementException:
+    """The error of a call that needs a record after the connector has closed; it also ends a ``for`` loop."""
+    return NoSuchElementException("the stream has ended: its connector is closed")
+
+
 class IteratorState(Enum):
     """As in Scala's IteratorTemplate; here a record that is kept corresponds to READY, and ``_failure`` to FAILED."""
 
@@ -130,7 +135,7 @@ class ChunkReader(Generic[U]):
         """Raise ``UsageError`` while another call is running."""
 
     def _raise_ended(self) -> NoReturn:
-        raise NoSuchElementException("the stream has ended: its connector is closed")
+        raise stream_ended()
 
     # --- poison -------------------------------------------------------------------------------------------------
 

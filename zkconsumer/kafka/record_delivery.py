@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
-from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader
+from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader, stream_ended
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.record_batch import RecordBatch
 from zkconsumer.kafka.record_columns import RecordColumns
@@ -395,4 +395,4 @@ class RecordIterator(TypedMap[M]):
             if self.delivery.delivered is not before:
                 self.delivery.undeliver()
             raise
-        raise StopIteration
+        raise stream_ended()

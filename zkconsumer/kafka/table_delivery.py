@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from zkconsumer.base.delivery_state import COMPILED_DELIVERY
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader
+from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader, stream_ended
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.record_batch import RecordBatch
 from zkconsumer.kafka.record_columns import TableColumns
@@ -179,4 +179,4 @@ if AVAILABLE:
                 if self.delivery.deliveries != before:
                     self.delivery.undeliver()
                 raise
-            raise StopIteration
+            raise stream_ended()

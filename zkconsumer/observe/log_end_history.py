@@ -23,6 +23,13 @@ THINNING_GAP_FRACTION = 0.025
 
 _THINNING_GROWTH = 1.5
 
+CLOCK_STEP_MS_MAX = 2_000
+"""An observation that is earlier than the one before by at most this counts as made at the same time.
+
+The time of a broker's answer is the present minus its age, which comes from another clock: the same answer, read twice,
+differs by 1 ms, or by the length of a pause between the two clocks.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class AppendTime:
@@ -57,9 +64,11 @@ class LogEndHistory:
         """The log ended at this offset at this time.
 
         An end before the last one (the log was truncated, or the topic was created again) and a clock that was set
-        back make all earlier observations useless; they are removed.
+        back by more than ``CLOCK_STEP_MS_MAX`` make all earlier observations useless; they are removed.
         """
         times, ends = self._times, self._ends
+        if times and times[-1] - CLOCK_STEP_MS_MAX <= at_ms < times[-1]:
+            at_ms = times[-1]
         if ends and (log_end < ends[-1] or at_ms < times[-1]):
             del times[:], ends[:]
         if len(ends) >= 2 and ends[-1] == ends[-2] == log_end:

@@ -46,6 +46,12 @@ def test_a_shorter_log_and_a_clock_that_was_set_back_begin_anew() -> None:
         assert made.append_time(1) == AppendTime(None, 3_000, 3_000)
 
 
+def test_the_same_answer_of_a_broker_by_two_clocks_removes_nothing() -> None:
+    made = history((1_000, 5), (2_000, 7), (3_000, 7), (2_999, 7), (1_100, 7), (3_500, 8))
+    assert made.append_time(6) == AppendTime(1_000, 1_750, 2_000)
+    assert made.append_time(7) == AppendTime(3_000, 3_250, 3_500)
+
+
 def test_the_observations_of_a_month_are_few_and_their_distance_is_a_fraction_of_their_age() -> None:
     made = LogEndHistory()
     for number in range(86_400):
