@@ -49,6 +49,9 @@ STARTING_MAX = 1
 """How many queries begin at a time.  Spark gives the Python process of a source ten seconds to start, and on a busy
 machine that is not much."""
 
+_events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+"""The standard output that the lab reads.  The JVM inherits descriptor 1 and may write warnings there."""
+
 _telling = threading.Lock()
 _starting = threading.Semaphore(STARTING_MAX)
 
@@ -56,8 +59,8 @@ _starting = threading.Semaphore(STARTING_MAX)
 def tell(event: str, **fields: Any) -> None:
     """One line for the lab."""
     with _telling:
-        sys.stdout.write(json.dumps({"event": event, "t": int(time.time() * 1000), **fields}) + "\n")
-        sys.stdout.flush()
+        _events.write(json.dumps({"event": event, "t": int(time.time() * 1000), **fields}) + "\n")
+        _events.flush()
 
 
 class Query:
@@ -127,6 +130,7 @@ def collect(spark: SparkSession, said: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    os.dup2(2, 1)
     folder = Path(sys.argv[1])
     master, more = sys.argv[2:] or ("", "{}")
     settings = {**spark_settings(folder), **SETTINGS, **json.loads(more)}
