@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -564,6 +566,27 @@ def test_a_future_that_another_thread_completes_ends_the_wait_for_it(consumer: C
     consumer.kafka.wakeup()
     joined(first, second)
     assert future.succeeded
+
+
+def test_a_response_is_freed_with_its_last_user(consumer: Consumer) -> None:
+    """A response of many megabytes must not wait for the garbage collector."""
+
+    class Body:
+        pass
+
+    body = Body()
+    freed = weakref.ref(body)
+    consumer.kafka.prepared.append(body)
+    del body
+    gc.disable()
+    try:
+        future = consumer.send()
+        consumer.client.poll_future(future)
+        assert future.value.body is freed() is not None
+        del future
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_completions_are_fired_without_the_lock(consumer: Consumer) -> None:

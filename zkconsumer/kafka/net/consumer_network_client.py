@@ -136,10 +136,14 @@ class PollCondition(Protocol):
 
 @dataclass(slots=True, eq=False)
 class FutureCompletion:
-    """The end of a request, until it is passed to its future outside of the lock."""
+    """The end of a request, until it is passed to its future outside of the lock.
+
+    ``future``: None afterwards, as ``response``.  A response refers to its request, and that to this object: without
+    it, a cycle would keep the bytes of each response until Python's garbage collector runs.
+    """
 
     pending: deque[FutureCompletion]
-    future: RequestFuture[ClientResponse] = field(default_factory=RequestFuture)
+    future: RequestFuture[ClientResponse] | None
     response: ClientResponse | None = None
     error: Exception | None = None
 
@@ -155,20 +159,22 @@ class FutureCompletion:
 
     def fire(self) -> None:
         """End the future."""
-        response = self.response
+        future, response = self.future, self.response
+        assert future is not None, "a completion is fired once"
         if self.error is not None:
-            self.future.raise_(self.error)
-            return
-        assert response is not None, "a completion is pending when it has an error or a response"
-        if response.authentication_error is not None:
-            self.future.raise_(response.authentication_error)
-        elif response.was_disconnected:
-            why = "was closed, since a request was late" if response.timed_out else "ended"
-            self.future.raise_(DisconnectException(f"{response.request}: the connection {why} before the response"))
-        elif response.version_mismatch is not None:
-            self.future.raise_(response.version_mismatch)
+            future.raise_(self.error)
         else:
-            self.future.complete(response)
+            assert response is not None, "a completion is pending when it has an error or a response"
+            if response.authentication_error is not None:
+                future.raise_(response.authentication_error)
+            elif response.was_disconnected:
+                why = "was closed, since a request was late" if response.timed_out else "ended"
+                future.raise_(DisconnectException(f"{response.request}: the connection {why} before the response"))
+            elif response.version_mismatch is not None:
+                future.raise_(response.version_mismatch)
+            else:
+                future.complete(response)
+        self.future = self.response = None
 
 
 @dataclass(slots=True, eq=False)
@@ -302,14 +308,15 @@ class ConsumerNetworkClient:
         The future fails with ``DisconnectException``, ``TimeoutException`` (not sent in time),
         ``AuthenticationException`` or ``UnsupportedVersionException``.
         """
-        completion = FutureCompletion(self._pending_completions)
+        future: RequestFuture[ClientResponse] = RequestFuture()
+        completion = FutureCompletion(self._pending_completions, future)
         timeout_ms = self._request_timeout_ms if request_timeout_ms is None else request_timeout_ms
         request = self._client.new_client_request(
             node.id, builder, self._clock.now_ms(), request_timeout_ms=timeout_ms, callback=completion.on_complete
         )
         self._unsent.put(node, UnsentRequest(request, completion))
         self.wake_up_poller()
-        return completion.future
+        return future
 
     def pending_request_count(self, node: Node | None = None) -> int:
         """How many requests to a node, or to all, are unsent or in flight."""

@@ -40,13 +40,13 @@ REUSED_BYTES_MIN: Final = 256 * 1024
 """Buffers of frames that are smaller are not kept: the allocator of the process keeps their memory."""
 
 REUSED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Buffers of frames that are larger are not kept, so that a connection keeps at most twice as much."""
+"""Buffers of frames that are larger are not kept, so that a connection keeps at most three times as much."""
 
 REUSED_BYTES_STEP: Final = 64 * 1024
 """The size of a kept buffer is a multiple of this, since responses differ a little in size."""
 
-BUFFERS_KEPT_MAX: Final = 2
-"""The records of one response are read while the next one arrives."""
+BUFFERS_KEPT_MAX: Final = 3
+"""The records of one response are read while the next one arrives, and the program may have a list of the one before."""
 
 FRAMES_WITHOUT_REUSE_MAX: Final = 16
 """After so many frames in succession that are too small, no buffer is kept."""
