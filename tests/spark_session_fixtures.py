@@ -100,7 +100,8 @@ def spark_settings(folder: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
+        # The JVM disables its compiler when its code cache is full, and each query of a test brings classes of its own.
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -XX:ReservedCodeCacheSize=512m",
         "spark.executor.extraJavaOptions": FAST_START,
         "spark.default.parallelism": "2",
         "spark.sql.shuffle.partitions": "2",

@@ -130,6 +130,7 @@ class KafkaConsumer(Generic[K, V]):
             None if parts.coordinator is None else parts.coordinator.metrics,
             clock.now_ms(),
         )
+        self._interceptors = parts.interceptors if parts.interceptors else None
         self._has_all_positions = False
         self._round_ms = clock.now_ms() - ROUND_MS
         """When the group and the positions had their last turn in ``poll``."""
@@ -295,7 +296,7 @@ class KafkaConsumer(Generic[K, V]):
             pass  # the next call meets the same error
         self._client.transmit_sends(now_ms)
         found: ConsumerRecords[K, V] = ConsumerRecords(records)
-        return self._parts.interceptors.on_consume(found) if self._parts.interceptors else found
+        return found if self._interceptors is None else self._interceptors.on_consume(found)
 
     def _update_fetch_positions(self, timer: Timer) -> None:
         """Give each partition a valid position, as far as possible; waits for committed offsets until ``timer``."""

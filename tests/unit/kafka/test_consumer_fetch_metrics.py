@@ -73,6 +73,19 @@ def test_the_lead_counts_from_the_begin_of_the_log_to_the_position(made: PollFet
     assert metrics.partitions == {}
 
 
+def test_each_list_of_a_fetch_changes_the_lag_and_the_lead() -> None:
+    made = PollFetcher(max_poll_records=2)
+    made.assign(TP0)
+    made.subscriptions.seek(TP0, 0)
+    made.receive(full_fetch_response(TP0, record_set(0, 7), high_watermark=10, log_start_offset=0))
+    found = []
+    while made.fetcher.fetched_records():
+        distances = made.fetcher.metrics.partitions[TP0]
+        found.append((distances.lag.last, distances.lead.last))
+    assert found == [(8, 2), (6, 4), (4, 6), (3, 7)]
+    assert (distances.lag.highest, distances.lag.lowest, distances.lag.count) == (8, 3, 4)
+
+
 def test_the_lag_of_committed_records_counts_to_the_last_stable_offset() -> None:
     made = PollFetcher(isolation_level=IsolationLevel.READ_COMMITTED)
     made.assign(TP0)

@@ -58,6 +58,7 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.fetch_requests import select_read_replica
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
+from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader
 from zkconsumer.kafka.metadata.node import NO_NODE
 from zkconsumer.kafka.supported_versions import VersionRange
 from zkconsumer.types import TopicPartition
@@ -154,6 +155,30 @@ def test_no_more_than_max_poll_records_are_returned_and_the_rest_follows() -> No
     made.poll()
     assert offsets_of(made.fetcher.fetched_records()[TP0]) == [4, 5]
     assert made.position() == 6
+
+
+@pytest.mark.parametrize("interrupted_list", [0, 1, 2])
+def test_records_that_an_interrupted_call_has_skipped_are_fetched_again(
+    monkeypatch: pytest.MonkeyPatch, interrupted_list: int
+) -> None:
+    made = assigned(max_poll_records=2)
+    made.receive(full_fetch_response(TP0, record_set(0, 6)))
+    for first in range(0, 2 * interrupted_list, 2):
+        assert offsets_of(made.fetcher.fetched_records()[TP0]) == [first, first + 1]
+    skip = RecordSetReader.skip
+
+    def skip_and_raise(reader: RecordSetReader, size: int) -> None:
+        skip(reader, size)
+        raise KeyboardInterrupt  # of a signal handler, which may run at any time
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordSetReader, "skip", skip_and_raise)
+        with pytest.raises(KeyboardInterrupt):
+            made.fetcher.fetched_records()
+    assert made.position() == 2 * interrupted_list
+    assert made.fetcher.fetched_records() == {}, "its records are not those of the position"
+    made.receive(full_fetch_response(TP0, record_set(0, 6)))
+    assert offsets_of(made.fetcher.fetched_records()[TP0]) == [2 * interrupted_list, 2 * interrupted_list + 1]
 
 
 def test_max_poll_records_holds_over_partitions() -> None:

@@ -141,13 +141,28 @@ class CompletedFetch:
                 if slices:
                     break
                 raise
+            # First: after an exception of a signal handler it is not the position, and so the fetch is dropped.
+            self.next_fetch_offset = part.last_offset + 1
             reader.skip(part.size)
             slices.append(records)
             left -= part.size
             self._records_read += part.size
-            self.next_fetch_offset = part.last_offset + 1
             self.last_epoch = self._epochs.at(part.last_offset)
         return FetchedRecords(self.partition, slices, records_max - left)
+
+    def fetch_from_table(self, size: int) -> FetchedRecords[Any, Any] | None:
+        """The next ``size`` records, as bytes, if a decoded table has so many; None: ``fetch_records`` must be used."""
+        reader = self._reader
+        if reader is None or not self._has_bytes:
+            return None
+        part = reader.peek_table(size)
+        if part is None:
+            return None
+        self.next_fetch_offset = part.last_offset + 1  # first: see above
+        reader.skip(size)
+        self._records_read += size
+        self.last_epoch = self._epochs.at(part.last_offset)
+        return FetchedRecords(self.partition, (RecordSlice(part.columns, self._epochs),), size)
 
     def _open_reader(self) -> RecordSetReader:
         assert self._reader is None, "it is opened once"

@@ -63,6 +63,14 @@ class PartitionDistances:
         if lead is not None:
             self.lead.record(lead)
 
+    def record_move(self, offsets: int) -> None:
+        """The position has moved by so many offsets since the last ``record``, and the log is the same."""
+        lag, lead = self.lag, self.lead
+        if lag.last is not None:
+            lag.record(lag.last - offsets)
+        if lead.last is not None:
+            lead.record(lead.last + offsets)
+
 
 @dataclass(slots=True)
 class ConsumerFetchMetrics:

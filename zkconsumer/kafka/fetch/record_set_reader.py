@@ -211,6 +211,13 @@ class RecordSetReader:
         assert self._chunk is not None, "peeked before"
         assert self._begin <= self._chunk.count, "these were peeked"
 
+    def peek_table(self, size: int) -> RecordsPart | None:
+        """The next ``size`` records if the present table has so many; else None.  Raises nothing."""
+        chunk, begin = self._chunk, self._begin
+        if type(chunk) is not _TableChunk or begin + size > chunk.count:
+            return None
+        return chunk.part(begin, begin + size)
+
     @property
     def size_bytes(self) -> int:
         """About how many bytes the skipped records have."""

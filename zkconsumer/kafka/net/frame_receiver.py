@@ -46,7 +46,7 @@ REUSED_BYTES_STEP: Final = 64 * 1024
 """The size of a kept buffer is a multiple of this, since responses differ a little in size."""
 
 BUFFERS_KEPT_MAX: Final = 3
-"""The records of one response are read while the next one arrives, and the program may have a list of the one before."""
+"""The records of one response are read while the next one arrives, and the program may have some of the last one."""
 
 FRAMES_WITHOUT_REUSE_MAX: Final = 16
 """After so many frames in succession that are too small, no buffer is kept."""
