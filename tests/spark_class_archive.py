@@ -17,15 +17,12 @@ from functools import cache
 from pathlib import Path
 
 from zkconsumer.testing.sandbox import cache as sandbox_cache
-from zkconsumer.testing.sandbox import child_process
+from zkconsumer.testing.sandbox import child_process, class_archive
 from zkconsumer.testing.sandbox.java import find_jdk
 
 FAST_START = " ".join(child_process.FAST_START)
 
-NO_WARNINGS = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-"""What the JVM writes to its standard output about classes that it does not store, or about an archive that it does
-not use; a test may read that output.
-"""
+NO_WARNINGS = " ".join(class_archive.NO_WARNINGS)
 
 TRAINING_TIMEOUT_S = 240
 
