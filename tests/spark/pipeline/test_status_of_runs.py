@@ -27,7 +27,7 @@ from zkconsumer.testing.sandbox.waiting import free_port
 
 pytestmark = pytest.mark.real
 
-WAIT_MS = 90_000
+WAIT_MS, POLL_MS = 90_000, 200
 END_S = 60
 
 
@@ -91,7 +91,7 @@ class Runs:
             return found["phase"] == phase and (batch is None or (last is not None and last["batch"] >= batch))
 
         log = self.folder / "log"
-        wait_until(is_there, f"the phase is {phase}: {log.read_text() if log.exists() else ''}", WAIT_MS)
+        wait_until(is_there, f"the phase is {phase}: {log.read_text() if log.exists() else ''}", WAIT_MS, POLL_MS)
         return self.status()
 
 
