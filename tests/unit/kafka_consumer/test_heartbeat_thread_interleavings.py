@@ -14,7 +14,8 @@ besides those at which a thread must wait; longer ones with random switches and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -97,6 +98,18 @@ def changes_max(request: pytest.FixtureRequest) -> int:
     return changes
 
 
+def each_pair(*lists: Sequence[Any]) -> list[Any]:
+    """Parameters of a test: all combinations, those at night but for which each pair of two values is in another one.
+
+    The last list has two values.
+    """
+    found = []
+    for at in itertools.product(*map(range, map(len, lists))):
+        values = [values[index] for values, index in zip(lists, at, strict=True)]
+        found.append(pytest.param(*values, marks=() if sum(at) % 2 == 0 else pytest.mark.nightly))
+    return found
+
+
 def explore_all(scenario: Scenario, changes_max: int, **settings: Any) -> list[SimulatedConsumer]:
     """Run a scenario in each interleaving with at most so many switches."""
     consumers: list[SimulatedConsumer] = []
@@ -167,8 +180,7 @@ def test_a_generation_that_is_cleared_about_when_sync_group_is_answered_is_joine
         assert histories == {("assigned", "revoked")}, "nothing is assigned by the answer of a lost generation"
 
 
-@pytest.mark.parametrize("is_cooperative", [False, True])
-@pytest.mark.parametrize("early_ms", [3, 0, -2, -RETRY_MS, -1_500])
+@pytest.mark.parametrize(("early_ms", "is_cooperative"), each_pair([3, 0, -2, -RETRY_MS, -1_500], [False, True]))
 def test_a_generation_that_is_cleared_between_sync_group_and_the_callback_is_lost(
     early_ms: int, is_cooperative: bool, changes_max: int
 ) -> None:
@@ -191,9 +203,10 @@ def test_a_generation_that_is_cleared_between_sync_group_and_the_callback_is_los
         assert consumer.program.names() == ["assigned", "lost", "assigned", "revoked"]
 
 
-@pytest.mark.parametrize("how", ["works", "works longer", "commits"])
-@pytest.mark.parametrize("name", ["assigned", "revoked", "lost"])
-@pytest.mark.parametrize("is_cooperative", [False, True])
+@pytest.mark.parametrize(
+    ("how", "name", "is_cooperative"),
+    each_pair(["works", "works longer", "commits"], ["assigned", "revoked", "lost"], [False, True]),
+)
 def test_a_heartbeat_that_fails_during_a_callback_loses_the_partitions(
     name: str, how: str, is_cooperative: bool, changes_max: int
 ) -> None:
