@@ -60,7 +60,8 @@ class Runs:
             """
         )
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *, finds_spark: bool = False) -> subprocess.Popen[bytes]:
+        """``finds_spark``: without SPARK_HOME, so without the class archive of the tests, which is of another folder."""
         settings = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         words = ["pipeline", "run", str(self.file), *settings, "--conf", f"spark.local.dir={self.folder}/local"]
         environment = {**os.environ, **local_spark_environment(), "XDG_CACHE_HOME": str(cache.folder())}
@@ -69,7 +70,7 @@ class Runs:
                 [sys.executable, "-c", "from zkconsumer.cli import main; main()", *words],
                 stdout=log,
                 stderr=log,
-                env={name: value for name, value in environment.items() if name != "SPARK_HOME"},
+                env={name: value for name, value in environment.items() if name != "SPARK_HOME" or not finds_spark},
                 start_new_session=True,
             )
         self.processes.append(process)
@@ -125,7 +126,7 @@ def java_command(session: int) -> str:
 def test_phases_health_and_metrics_of_real_runs(runs: Runs) -> None:
     assert runs.status()["phase"] == "never-started"
     assert runs.health() == 4
-    first = runs.start()
+    first = runs.start(finds_spark=True)
     found = runs.wait_for("running", batch=0)
     assert (found["rows"], found["pid"], found["lag"]) == (20, first.pid, 0)
     assert runs.health() == 0
