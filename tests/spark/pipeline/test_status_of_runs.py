@@ -61,7 +61,7 @@ class Runs:
         )
 
     def start(self, *, finds_spark: bool = False) -> subprocess.Popen[bytes]:
-        """``finds_spark``: without SPARK_HOME, so without the class archive of the tests, which is of another folder."""
+        """``finds_spark``: without SPARK_HOME, and so without the class archive of the tests: it is of another one."""
         settings = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         words = ["pipeline", "run", str(self.file), *settings, "--conf", f"spark.local.dir={self.folder}/local"]
         environment = {**os.environ, **local_spark_environment(), "XDG_CACHE_HOME": str(cache.folder())}
