@@ -239,18 +239,18 @@ def _folder(run: SandboxRun, name: str) -> Path:
 
 
 def _program_words(command: JavaCommand, *, ends_with_parent: bool) -> tuple[list[str], list[str]]:
-    """The class path, and the words after the options."""
+    """The class path, without symbolic links, and the words after the options."""
     if command.jar is not None:
         assert not command.programs, "programs are compiled against the jars of a release"
         path = [str(command.jar)]
     else:
         jars = artifacts.ensure_artifact_set(command.release)
-        path = [f"{jars}/*"]
+        path = [f"{jars.resolve()}/*"]
         if command.programs:
-            path.insert(0, str(java.compiled(command.programs, jars, command.sources)))
+            path.insert(0, str(java.compiled(command.programs, jars, command.sources).resolve()))
     words = [command.main, *command.arguments]
     if ends_with_parent:
-        path.append(str(java.compiled(("Guard",), None)))
+        path.append(str(java.compiled(("Guard",), None).resolve()))
         words.insert(0, "Guard")
     return path, words
 
