@@ -3,12 +3,11 @@
     python tests/run_parts.py all|unit|delta|installed|nightly [pytest arguments]
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
-parts one after the other.  Each lane without servers is one pytest with folders of its own, not pytest-xdist, whose
-workers collect all tests each: that was a fifth of the CPU.  Tests on real servers wait most of the time, so the tests
-without the C modules run beside them, with a lower priority.  Where a stage has one lane, the output is shown as it
-comes; else that of a part is shown when the part is over.  A part that fails does not stop the others; the exit code is
-that of the first that failed.  In CI (``CI=true``) nothing is skipped for want of Java, Maven or a broker: see
-``tests/sandbox_fixtures.py``.
+parts one after the other.  Each lane without servers is one pytest with folders of its own: each worker of pytest-xdist
+would collect all tests.  Tests on real servers wait most of the time, so the tests without the C modules run beside
+them, with a lower priority.  Where a stage has one lane, the output is shown as it comes; else that of a part is shown
+when the part is over.  A part that fails does not stop the others; the exit code is that of the first that failed.  In
+CI (``CI=true``) nothing is skipped for want of Java, Maven or a broker: see ``tests/sandbox_fixtures.py``.
 
 ``all`` fails if it takes more than ``LIMIT_MINUTES``.  It does not if the cache of the servers was empty, or if other
 processes took a part of the processor: then the time shows nothing about the tests.
