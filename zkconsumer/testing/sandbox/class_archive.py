@@ -1,10 +1,10 @@
-"""Archives of the classes that Java programs load: a server that starts with one needs less than half the CPU.
+"""Archives of the classes that Java programs load: a server that starts with one needs a third less CPU.
 
     first run of a program    the JVM writes the names of its classes; they are stored when the run has ended
     next start                the archive is made from these names, and the JVM uses it (JEP 310 of Java 10)
     every later start         the JVM uses it
 
-Only if ``$ZKCONSUMER_CLASS_ARCHIVES`` is 1: an archive has about 40 MB, and each release has several programs.  The
+Only if ``$ZKCONSUMER_CLASS_ARCHIVES`` is 1: an archive has 20 to 40 MB, and each release has several programs.  The
 tests set it, since they start hundreds of servers.
 """
 
