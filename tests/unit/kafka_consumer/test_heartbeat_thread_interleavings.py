@@ -361,7 +361,7 @@ def test_in_every_interleaving_the_machine_gets_the_newest_metadata(changes_max:
 # --- a process that is paused at each boundary ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("paused_ms", [SESSION_MS + 500, POLL_INTERVAL_MS + 500])
 @pytest.mark.parametrize("is_cooperative", [False, True])
 def test_a_process_that_is_paused_between_any_two_steps_joins_again(
