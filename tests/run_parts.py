@@ -96,6 +96,8 @@ READ_RECORDS = [
     *(f"tests/unit/test_{name}.py" for name in ("connector", "extensions", "interruptions", "javaapi_simple")),
     *(f"tests/unit/test_{name}.py" for name in ("many_connectors", "simple_consumer", "streams")),
     *(f"--ignore-glob=tests/unit/kafka/test_{name}*" for name in ("api_versions", "connection", "metadata", "network")),
+    *(f"--ignore=tests/unit/kafka/test_{name}.py" for name in ("broker_channel", "fetch_session", "group_offsets")),
+    "--ignore=tests/unit/kafka/test_offsets_channel.py",
     *(f"--ignore-glob=tests/unit/kafka_consumer/test_*{name}*" for name in ("config", "coordinator", "heartbeat")),
     *(f"--ignore=tests/unit/spark/{name}" for name in ("pipeline", "sink")),
     *(f"--ignore-glob=tests/unit/spark/test_spark_{name}*" for name in ("checkpoint", "claim", "environment", "error")),
