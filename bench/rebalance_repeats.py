@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.lab import GroupLab
+from tests.lab.group_lab import GroupLab
 from zkconsumer.testing.checker import Verdict
 from zkconsumer.testing.sandbox import Sandbox
 

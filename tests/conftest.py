@@ -1,5 +1,9 @@
 """The fixtures of every test: one file a concern."""
 
+import gc
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("any-machine", deadline=None)
@@ -21,3 +25,18 @@ pytest_plugins = [
     "tests.spark_cluster_fixtures",
     "tests.migration.placeholder_fixtures",
 ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect no garbage meanwhile, and none of what is there then: modules and tests stay until the end.
+
+    There are some millions of such objects, and Python would look at them again and again: a sixth of the CPU of a
+    worker.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

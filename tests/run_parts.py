@@ -3,11 +3,11 @@
     python tests/run_parts.py all|unit|delta|installed|nightly [pytest arguments]
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
-parts one after the other: lint and types keep one core busy each, and so do the two collections of the tests.  Tests
-on real servers wait most of the time, so the tests without the C modules run beside them, with a lower priority.
-Where a stage has one lane, the output is shown as it comes; else that of a part is shown when the part is over.  A part
-that fails does not stop the others; the exit code is that of the first that failed.  In CI (``CI=true``) nothing is
-skipped for want of Java, Maven or a broker: see ``tests/sandbox_fixtures.py``.
+parts one after the other.  Each lane without servers is one pytest with folders of its own: each worker of pytest-xdist
+would collect all tests.  Tests on real servers wait most of the time, so the tests without the C modules run beside
+them, with a lower priority.  Where a stage has one lane, the output is shown as it comes; else that of a part is shown
+when the part is over.  A part that fails does not stop the others; the exit code is that of the first that failed.  In
+CI (``CI=true``) nothing is skipped for want of Java, Maven or a broker: see ``tests/sandbox_fixtures.py``.
 
 ``all`` fails if it takes more than ``LIMIT_MINUTES``.  It does not if the cache of the servers was empty, or if other
 processes took a part of the processor: then the time shows nothing about the tests.
@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--durations=5", "--durations-min=10"]
 NO_JAVA = ["-m", "not real and not nightly"]
 ON_BOTH_CORES = ["-n", "4", "--dist", "worksteal"]
-"""For what starts no server.  Many tests wait for a moment, and two workers more than cores use that; who has finished
-takes from who has most left, so that no long file is waited for in the end.
+"""For the nightly tests without servers.  Many wait for a moment, and two workers more than cores use that; a worker
+that has finished takes tests of others, so that no long file is waited for in the end.
 """
 
 
@@ -65,36 +65,28 @@ LINT = Part(
 )
 TYPES = Part("types", ((tool("mypy"),),), 0.5)
 COLLECT = (sys.executable, "tests/collect_once.py")
-FOLDERS_COLLECTED = (
-    "broker", "commands", "conformance", "coordinator", "hostile", "interop", "migration", "mutations", "property",
-    "real", "sanitizers", "spark", "transcripts", "whole_consumer",
-)  # fmt: skip
-COLLECT_UNIT = Part("collect unit", ((*COLLECT, "tests/unit"),), 0.8)
-COLLECT_OTHERS = Part("collect the others", ((*COLLECT, *(f"tests/{each}" for each in FOLDERS_COLLECTED)),), 0.8)
-"""Before the workers of the next stage start, which would each do the work of the first collection: see its text."""
-UNIT = Part(
-    "unit, hostile, transcripts",
-    (
-        (
-            *PYTEST,
-            *NO_JAVA,
-            *ON_BOTH_CORES,
-            "tests/hostile",
-            "tests/unit",
-            "tests/commands",
-            "tests/property",
-            "tests/conformance",
-            "tests/coordinator",
-            "tests/broker",
-            "tests/interop",
-            "tests/migration",
-            "tests/mutations",
-            "tests/sanitizers",
-            "tests/transcripts",
-        ),
+COLLECT_ALL = Part("collect", ((*COLLECT, "tests"),), 1.5)
+"""Before the workers of the nightly tests start, which would each do the work of the first collection: see its text."""
+
+
+def without_servers(name: str, *words: str) -> Part:
+    """A lane of its own: folders of tests that take about two minutes of CPU."""
+    return Part(name, ((*PYTEST, *NO_JAVA, *words),), 9)
+
+
+SPARK_AND_KAFKA = [f"tests/unit/{name}" for name in ("kafka", "project", "spark", "wire")]
+UNIT_LANES = (
+    without_servers("unit: Spark, Kafka, project", *SPARK_AND_KAFKA),
+    without_servers("unit: all others", "tests/unit", *(f"--ignore={name}" for name in SPARK_AND_KAFKA)),
+    without_servers(
+        "hostile, property, broker",
+        *(f"tests/{name}" for name in ("broker", "commands", "conformance", "coordinator", "hostile", "interop")),
+        *(f"tests/{name}" for name in ("mutations", "property", "sanitizers", "transcripts")),
     ),
-    9,
+    without_servers("migration a to m", "tests/migration", "--ignore-glob=tests/migration/test_[n-z]*"),
+    without_servers("migration n to z", "tests/migration", "--ignore-glob=tests/migration/test_[a-m]*"),
 )
+"""Every test that starts no server."""
 READ_RECORDS = [
     *(f"tests/hostile/test_{name}_hostile.py" for name in ("records", "spark_decoder")),
     *(f"tests/property/test_{name}_property.py" for name in ("fetch_codec", "poison", "record_tables", "records")),
@@ -104,6 +96,8 @@ READ_RECORDS = [
     *(f"tests/unit/test_{name}.py" for name in ("connector", "extensions", "interruptions", "javaapi_simple")),
     *(f"tests/unit/test_{name}.py" for name in ("many_connectors", "simple_consumer", "streams")),
     *(f"--ignore-glob=tests/unit/kafka/test_{name}*" for name in ("api_versions", "connection", "metadata", "network")),
+    *(f"--ignore=tests/unit/kafka/test_{name}.py" for name in ("broker_channel", "fetch_session", "group_offsets")),
+    "--ignore=tests/unit/kafka/test_offsets_channel.py",
     *(f"--ignore-glob=tests/unit/kafka_consumer/test_*{name}*" for name in ("config", "coordinator", "heartbeat")),
     *(f"--ignore=tests/unit/spark/{name}" for name in ("pipeline", "sink")),
     *(f"--ignore-glob=tests/unit/spark/test_spark_{name}*" for name in ("checkpoint", "claim", "environment", "error")),
@@ -117,7 +111,6 @@ WITHOUT = Part(
         (
             *PYTEST,
             *NO_JAVA,
-            *ON_BOTH_CORES,
             *READ_RECORDS,
         ),
     ),
@@ -172,8 +165,7 @@ NIGHTLY_OTHERS = Part(
 
 SUITES = {
     "all": (
-        ((LINT, COLLECT_UNIT), (TYPES, COLLECT_OTHERS)),
-        ((UNIT,),),
+        ((LINT, TYPES), *((part,) for part in UNIT_LANES)),
         (
             (PIPELINES,),
             (SPARK,),
@@ -184,9 +176,9 @@ SUITES = {
     ),
     "delta": (((DELTA,),),),
     "installed": (((INSTALLED,),),),
-    "unit": (((LINT, COLLECT_UNIT), (TYPES, COLLECT_OTHERS)), ((UNIT, WITHOUT),)),
+    "unit": (((LINT, TYPES, WITHOUT), *((part,) for part in UNIT_LANES)),),
     "nightly": (
-        ((COLLECT_UNIT,), (COLLECT_OTHERS,)),
+        ((COLLECT_ALL,),),
         ((NIGHTLY_UNIT,),),
         ((NIGHTLY_MIGRATION,), (NIGHTLY_OTHERS, NIGHTLY_SPARK, NIGHTLY_WITHOUT)),
         ((EACH_PYTHON,),),

@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, cache, missing_requirement, zookeeper_release
+from zkconsumer.testing.sandbox.class_archive import ENABLED
+
+os.environ.setdefault(ENABLED, "1")
+# Also for the programs that a test starts.
 
 _numbers = itertools.count()
 
@@ -86,7 +90,7 @@ def fresh_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder for this test alone that shares what was fetched and compiled, but no runs."""
-    shared = [cache.folder("kafka"), cache.folder("classes")]
+    shared = [cache.folder("kafka"), cache.folder("classes"), cache.folder("class-archives")]
     own = tmp_path / "cache"
     own.mkdir()
     for folder in shared:

@@ -1,36 +1,39 @@
-"""The class archive that Spark's JVMs of the tests start with: a driver needs half the time and a third of the CPU.
+"""A copy of Spark with a class archive for the JVMs of the tests: a driver needs half the time and a third of the CPU.
 
-    SPARK_SUBMIT_OPTS = class_archive_options(spark_home)
+    spark = archived_spark(installed_spark_home(…))       SPARK_HOME = spark.home, SPARK_SUBMIT_OPTS = spark.options
 
 A dynamic archive of Java 13 and later (JEP 350): the first call starts one Spark, has it run a batch and a streaming
 query, and stores the classes that it loaded in the cache of the sandbox; each later JVM maps this file.
+
+An archive is of one class path, with the times of its files.  So that each new environment with the same release of
+Spark has the archive of the one before, the jars are linked into a folder of the cache, whose name follows from their
+names and sizes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from zkconsumer.testing.sandbox import cache as sandbox_cache
-from zkconsumer.testing.sandbox import child_process
+from zkconsumer.testing.sandbox import child_process, class_archive
 from zkconsumer.testing.sandbox.java import find_jdk
 
 FAST_START = " ".join(child_process.FAST_START)
 
-NO_WARNINGS = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-"""What the JVM writes to its standard output about classes that it does not store, or about an archive that it does
-not use; a test may read that output.
-"""
+NO_WARNINGS = " ".join(class_archive.NO_WARNINGS)
 
 TRAINING_TIMEOUT_S = 240
 
 ARCHIVES_MAX = 4
-"""Archives that are kept, of 180 MB each: those of the last environments in which the tests ran."""
+"""Archives that are kept, of 180 MB each: those that were made last."""
 
 TRAINING = """
 import sys
@@ -53,26 +56,35 @@ process.wait()
 """
 
 
-@cache
-def class_archive_options(home: Path) -> str:
-    """Options of a JVM of Spark that uses the archive, which is made if there is none for this Java and this Spark.
+@dataclass(frozen=True, slots=True)
+class ArchivedSpark:
+    """``options``: of a JVM that uses the archive.  ``home``: the SPARK_HOME without which it does not."""
 
-    ``home``: SPARK_HOME.  An archive is of one class path only.
-    """
+    home: Path
+    options: str
+
+
+@cache
+def archived_spark(installed: Path) -> ArchivedSpark:
+    """That of this Java and of the Spark in ``installed`` (a SPARK_HOME), made if there is none."""
     java = find_jdk().java
-    jars = sorted((each.name, each.stat().st_mtime_ns) for each in (home / "jars").iterdir())
-    key = repr((str(java), os.stat(java).st_mtime_ns, str(home), jars, FAST_START, TRAINING))
+    jars = sorted((each.name, each.stat().st_size) for each in (installed / "jars").iterdir())
+    key = repr((str(java), os.stat(java).st_mtime_ns, jars, FAST_START, TRAINING))
     folder = sandbox_cache.folder("spark-classes")
-    archive = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsa"
+    home = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
+    archive = home / "classes.jsa"
     with sandbox_cache.lock(folder / "lock"):
         if not archive.exists():
-            _make(archive, home)
-    return f"{FAST_START} {NO_WARNINGS} -XX:SharedArchiveFile={archive}"
+            _make(home, installed)
+    return ArchivedSpark(home, f"{FAST_START} {NO_WARNINGS} -XX:SharedArchiveFile={archive}")
 
 
-def _make(archive: Path, home: Path) -> None:
-    new = archive.with_suffix(".new")
-    new.unlink(missing_ok=True)
+def _make(home: Path, installed: Path) -> None:
+    shutil.rmtree(home, ignore_errors=True)
+    for name in ("bin", "conf", "jars", "sbin"):
+        if (installed / name).is_dir():
+            shutil.copytree(installed / name, home / name, copy_function=_link_or_copy)
+    new = home / "classes.new"
     options = f"{FAST_START} {NO_WARNINGS} -XX:ArchiveClassesAtExit={new}"
     with tempfile.TemporaryDirectory(prefix="spark-classes-") as folder:
         subprocess.run(
@@ -80,7 +92,14 @@ def _make(archive: Path, home: Path) -> None:
             env={**os.environ, "SPARK_HOME": str(home), "SPARK_SUBMIT_OPTS": options, "SPARK_LOCAL_IP": "127.0.0.1"},
             check=True, timeout=TRAINING_TIMEOUT_S, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd=folder,
         )  # fmt: skip
-    new.replace(archive)
-    archives = sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime_ns)
-    for old in archives[:-ARCHIVES_MAX]:
-        old.unlink()  # a JVM that has it open keeps it, and one that starts with its name starts without an archive
+    new.replace(home / "classes.jsa")
+    homes = sorted(home.parent.glob("*/classes.jsa"), key=lambda each: each.stat().st_mtime_ns)
+    for old in homes[:-ARCHIVES_MAX]:
+        shutil.rmtree(old.parent)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.spark.pipeline.spark_home import installed_spark_home
-from tests.spark_class_archive import FAST_START, class_archive_options
+from tests.spark_class_archive import FAST_START, archived_spark
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import cache, ensure_spark_jars, missing_spark_requirement
 from zkconsumer.testing.sandbox.java import find_jdk
@@ -50,6 +50,8 @@ It happens on a busy machine.  The ten seconds are a constant of ``PythonWorkerF
 """
 
 POLL_S = 0.05
+
+TRIGGER_MS = 400
 
 
 def missing_for_spark() -> str | None:
@@ -90,7 +92,8 @@ def local_spark_environment() -> dict[str, str]:
     """The same for a Spark whose driver and workers are on this machine; it starts in half the time."""
     home = installed_spark_home({}, {}, cache.folder())
     assert home is not None
-    return spark_environment() | {"SPARK_HOME": str(home), "SPARK_SUBMIT_OPTS": class_archive_options(home)}
+    spark = archived_spark(home)
+    return spark_environment() | {"SPARK_HOME": str(spark.home), "SPARK_SUBMIT_OPTS": spark.options}
 
 
 def spark_settings(folder: Path) -> dict[str, str]:
@@ -109,14 +112,30 @@ def spark_settings(folder: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
         "spark.python.worker.reuse": "true",
+        **(
+            {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+            if os.environ.get("XCG")
+            else {}
+        ),
     }
 
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For many small queries: the Java that Spark generates and compiles for each costs half of the CPU."""
+
+
+def quick_settings(config: pytest.Config) -> dict[str, str]:
+    """``INTERPRETED``, but none in the nightly run; the examples have the defaults of Spark in each run."""
+    marks = str(config.getoption("markexpr"))
+    is_nightly = "nightly" in marks and "not nightly" not in marks
+    return {} if is_nightly else INTERPRETED
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """The session on ``local[2]``, with Spark's own Kafka source; do not stop it.  Its workers run this tree's code."""
     require_spark()
-    yield from started_session(tmp_path_factory.mktemp("spark"), ensure_spark_jars(), {})
+    yield from started_session(tmp_path_factory.mktemp("spark"), ensure_spark_jars(), quick_settings(pytestconfig))
 
 
 def started_session(folder: Path, jars: list[Path], settings: Mapping[str, str]) -> Iterator[SparkSession]:
@@ -177,11 +196,17 @@ def started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
 
 
 def start_query(stream: DataFrame, folder: Path, *, available_now: bool = False, **writer: Any) -> StreamingQuery:
-    """Writes the stream below ``folder`` as Parquet, exactly once; ``writer``: options of the writer."""
+    """Writes the stream below ``folder`` as Parquet, exactly once; ``writer``: options of the writer.
+
+    A query that runs on has a batch every ``TRIGGER_MS``: by default one follows the other while there is data, and
+    most tests wait for a member or a command meanwhile.
+    """
     made = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint_of(folder)))
     made = made.options(**writer)
     if available_now:
         made = made.trigger(availableNow=True)
+    else:
+        made = made.trigger(processingTime=f"{TRIGGER_MS} milliseconds")
     return started(lambda: made.start(str(folder / "sink")))
 
 

@@ -62,7 +62,7 @@ def connect_server(folder: Path) -> Iterator[str]:
     """
     import pyspark
 
-    home = Path(pyspark.__file__).parent
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",

@@ -12,7 +12,7 @@ from tests.simulation_seeds import Seeds
 
 FAULTS_MS = 30_000
 CALM_MS = 60_000
-SEEDS = 200
+SEEDS = 100
 NIGHTLY_SEEDS = 4_000
 IN_PARTS = 10
 """Tests that share the seeds, so that several workers can have some."""

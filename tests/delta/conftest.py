@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridge.spark.pipeline.sinks.delta_session import SPARK_RELEASE, delta_settings
-from tests.spark_session_fixtures import started_session
+from tests.spark_session_fixtures import quick_settings, started_session
 from zkconsumer.testing.sandbox import ensure_delta_jars, missing_delta_requirement
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """As ``tests.spark_session_fixtures.spark``, of pyspark 4.2 and with Delta."""
     reason = missing_delta_requirement()
     if not version("pyspark").startswith(f"{SPARK_RELEASE}."):
@@ -46,5 +46,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.fail(f"in CI nothing real is skipped: {reason}")
     if reason is not None:
         pytest.skip(reason)
-    settings = {**delta_settings({}), **FEW_TASKS}
+    settings = {**delta_settings({}), **FEW_TASKS, **quick_settings(pytestconfig)}
     yield from started_session(tmp_path_factory.mktemp("delta"), ensure_delta_jars(), settings)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.coordinator_group_fixtures import ModernClusters
 from tests.interop.test_coordinator_group_clients import settings_of
-from tests.lab import CoordinatorGroupLab
+from tests.lab.coordinator_lab import CoordinatorGroupLab
 from tests.lab.coordinator_member import JAVA, OURS
 from tests.sandbox_fixtures import require_releases
 

@@ -14,7 +14,7 @@ import pytest
 from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.coordinator_group_fixtures import ModernClusters
 from tests.interop.probe.probed_broker import Probe, Server
-from tests.lab import CoordinatorGroupLab
+from tests.lab.coordinator_lab import CoordinatorGroupLab
 from tests.lab.coordinator_member import JAVA, OURS, OURS_POLL
 from tests.sandbox_fixtures import require_releases
 from zkconsumer.testing.sandbox import ProducerProcess, Sandbox

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import GroupLab
+from tests.lab.group_lab import GroupLab
 from tests.sandbox_fixtures import Clusters, require_releases
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]

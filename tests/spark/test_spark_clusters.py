@@ -30,8 +30,8 @@ MISSING = (
 
 @pytest.fixture(scope="module")
 def bare_cluster(tmp_path_factory: pytest.TempPathFactory, bare_python: str) -> Iterator[str]:
-    """A master and two workers that have never heard of us."""
-    with standalone(tmp_path_factory.mktemp("standalone"), PYSPARK_PYTHON=bare_python, PYTHONPATH="") as url:
+    """A master and a worker without our package."""
+    with standalone(tmp_path_factory.mktemp("standalone"), 1, PYSPARK_PYTHON=bare_python, PYTHONPATH="") as url:
         yield url
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import GroupLab
+from tests.lab.group_lab import GroupLab
 from tests.lab.python_member import PythonMember
 from tests.sandbox_fixtures import Clusters, require_releases
 from zkconsumer.testing.sandbox import Sandbox, wait_until

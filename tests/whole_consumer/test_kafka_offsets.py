@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab import GroupLab
+from tests.lab.group_lab import GroupLab
 from tests.lab.python_member import PythonMember
 from tests.sandbox_fixtures import Clusters, require_releases
 from tests.whole_consumer.kafka_store import KafkaStore

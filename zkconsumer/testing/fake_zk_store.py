@@ -285,11 +285,15 @@ class FakeZkStore:
 
     def _next_step(self) -> int | None:
         """The number of the next step here, None if there is none or it is held."""
-        return min([*self._next_execution(), *self._next_delivery()], default=None)
+        execution, delivery = self._next_execution(), self._next_delivery()
+        if execution is None or delivery is None:
+            return delivery if execution is None else execution
+        return min(execution, delivery)
 
     def _take_step(self) -> Callable[[], None] | None:
         """Execute or deliver; returns the callback to call outside the lock."""
-        if self._next_step() in self._next_execution():
+        execution, delivery = self._next_execution(), self._next_delivery()
+        if execution is not None and (delivery is None or execution < delivery):
             self._execute(self._inbox.popleft())
             return None
         item = self._outbox.popleft()
@@ -303,16 +307,17 @@ class FakeZkStore:
         batch.missing -= 1
         return partial(batch.done, batch.results) if batch.missing == 0 else None
 
-    def _next_execution(self) -> list[int]:
-        is_held = self._state != "connected" or "requests" in self._held
-        return [] if is_held or not self._inbox else [self._inbox[0].seq]
+    def _next_execution(self) -> int | None:
+        if not self._inbox or self._state != "connected" or "requests" in self._held:
+            return None
+        return self._inbox[0].seq
 
-    def _next_delivery(self) -> list[int]:
+    def _next_delivery(self) -> int | None:
         if not self._outbox:
-            return []
+            return None
         head = self._outbox[0]
         is_held = "answers" in self._held and isinstance(head, _Answer) and not head.is_local
-        return [] if is_held else [head.seq]
+        return None if is_held else head.seq
 
     def _execute(self, asked: _QueuedRequest) -> None:
         request = asked.request

@@ -285,9 +285,12 @@ class FakeZooKeeper:
             self._wake.notify_all()
 
     def _runnable(self) -> FakeZkStore | None:
-        ready = [(store._next_step(), number) for number, store in enumerate(self.stores)]
-        first = min(((seq, number) for seq, number in ready if seq is not None), default=None)
-        return None if first is None else self.stores[first[1]]
+        found, least = None, 0
+        for store in self.stores:
+            seq = store._next_step()
+            if seq is not None and (found is None or seq < least):
+                found, least = store, seq
+        return found
 
     def _step(self) -> bool:
         """Take the step with the lowest number.  One at a time, and none inside the callback of another."""

@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bridge.spark.source.datasource import ZkConsumerDataSource
 from tests.spark.crash.pipeline_life import PipelineLife, hold_tasks
-from tests.spark_session_fixtures import spark_settings, started
+from tests.spark_session_fixtures import INTERPRETED, spark_settings, started
 
 HOLD_S = 120
 MASTER = "local[2,4]"
@@ -40,9 +40,7 @@ SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "3",
     "spark.sql.streaming.stopTimeout": "20s",
     "spark.sql.shuffle.partitions": "1",
-    # Many small queries: what is compiled for each of them costs more than it gives.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
 }
 
 STARTING_MAX = 1

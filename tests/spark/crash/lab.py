@@ -109,7 +109,8 @@ class Driver:
         self.fault_folder = self.folder / "faults"
         self.fault_folder.mkdir(parents=True)
         self.events: list[dict[str, Any]] = []
-        of_spark = local_spark_environment() if master is None else spark_environment()
+        is_local = (master is None or master.startswith("local[")) and not path  # other packages: another Spark
+        of_spark = local_spark_environment() if is_local else spark_environment()
         environment = {**os.environ, **of_spark, MARK: self.mark}
         environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), environment["PYTHONPATH"]])
         environment["ZKC_SPARK_FAULT_FILE"] = str(self.fault_folder)

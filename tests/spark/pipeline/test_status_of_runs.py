@@ -27,7 +27,7 @@ from zkconsumer.testing.sandbox.waiting import free_port
 
 pytestmark = pytest.mark.real
 
-WAIT_MS = 90_000
+WAIT_MS, POLL_MS = 90_000, 200
 END_S = 60
 
 
@@ -60,7 +60,8 @@ class Runs:
             """
         )
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *, finds_spark: bool = False) -> subprocess.Popen[bytes]:
+        """``finds_spark``: without SPARK_HOME, and so without the class archive of the tests: it is of another one."""
         settings = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         words = ["pipeline", "run", str(self.file), *settings, "--conf", f"spark.local.dir={self.folder}/local"]
         environment = {**os.environ, **local_spark_environment(), "XDG_CACHE_HOME": str(cache.folder())}
@@ -69,7 +70,7 @@ class Runs:
                 [sys.executable, "-c", "from zkconsumer.cli import main; main()", *words],
                 stdout=log,
                 stderr=log,
-                env={name: value for name, value in environment.items() if name != "SPARK_HOME"},
+                env={name: value for name, value in environment.items() if name != "SPARK_HOME" or not finds_spark},
                 start_new_session=True,
             )
         self.processes.append(process)
@@ -91,7 +92,7 @@ class Runs:
             return found["phase"] == phase and (batch is None or (last is not None and last["batch"] >= batch))
 
         log = self.folder / "log"
-        wait_until(is_there, f"the phase is {phase}: {log.read_text() if log.exists() else ''}", WAIT_MS)
+        wait_until(is_there, f"the phase is {phase}: {log.read_text() if log.exists() else ''}", WAIT_MS, POLL_MS)
         return self.status()
 
 
@@ -125,7 +126,7 @@ def java_command(session: int) -> str:
 def test_phases_health_and_metrics_of_real_runs(runs: Runs) -> None:
     assert runs.status()["phase"] == "never-started"
     assert runs.health() == 4
-    first = runs.start()
+    first = runs.start(finds_spark=True)
     found = runs.wait_for("running", batch=0)
     assert (found["rows"], found["pid"], found["lag"]) == (20, first.pid, 0)
     assert runs.health() == 0

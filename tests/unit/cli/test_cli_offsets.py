@@ -766,17 +766,17 @@ def test_with_bootstrap_servers_topics_and_kafkas_store_are_those_of_the_brokers
 def test_a_large_group_is_few_packets_and_few_questions(tmp_path: Path) -> None:
     topics = [f"wide{number}" for number in range(10)]
     file = tmp_path / "wide.csv"
-    file.write_text("".join(f"{topic},{number},0\n" for topic in topics for number in range(2_000)))
+    file.write_text("".join(f"{topic},{number},0\n" for topic in topics for number in range(800)))
     with FakeEnvironment(2) as wide:
         for topic in topics:
-            wide.create_topic(topic, 2_000)
+            wide.create_topic(topic, 800)
         words = ["offsets", "import", str(file), "--group", "g1", "--execute", "-o", "json", "--zookeeper", ADDRESS]
         result = CliRunner().invoke(main, words, obj=doors(wide))
         assert result.exit_code == 0
-        assert "20000 offsets written." in result.stderr
-        assert wide.stores[0].packets_sent < 10 + 2 * len(topics) + 2 * 20_000 / 2_000
+        assert "8000 offsets written." in result.stderr
+        assert wide.stores[0].packets_sent < 10 + 2 * len(topics) + 2 * 8_000 / 2_000
         asked = [seen for seen in wide.cluster.requests if seen.api is LIST_OFFSETS and seen.body.topics]
-        assert len(asked) == 2 * 2 * 10_000 / 2_000, "start and end, two brokers, 2,000 of 10,000 partitions in each"
+        assert len(asked) == 2 * 2 * 4_000 / 2_000, "start and end, two brokers, 2,000 of 4,000 partitions in each"
 
 
 def test_a_topic_whose_znode_cannot_be_read_is_not_taken_for_one_without_partitions(

@@ -14,7 +14,8 @@ besides those at which a thread must wait; longer ones with random switches and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -97,6 +98,18 @@ def changes_max(request: pytest.FixtureRequest) -> int:
     return changes
 
 
+def each_pair(*lists: Sequence[Any]) -> list[Any]:
+    """Parameters of a test: all combinations, those at night but for which each pair of two values is in another one.
+
+    The last list has two values.
+    """
+    found = []
+    for at in itertools.product(*map(range, map(len, lists))):
+        values = [values[index] for values, index in zip(lists, at, strict=True)]
+        found.append(pytest.param(*values, marks=() if sum(at) % 2 == 0 else pytest.mark.nightly))
+    return found
+
+
 def explore_all(scenario: Scenario, changes_max: int, **settings: Any) -> list[SimulatedConsumer]:
     """Run a scenario in each interleaving with at most so many switches."""
     consumers: list[SimulatedConsumer] = []
@@ -167,8 +180,7 @@ def test_a_generation_that_is_cleared_about_when_sync_group_is_answered_is_joine
         assert histories == {("assigned", "revoked")}, "nothing is assigned by the answer of a lost generation"
 
 
-@pytest.mark.parametrize("is_cooperative", [False, True])
-@pytest.mark.parametrize("early_ms", [3, 0, -2, -RETRY_MS, -1_500])
+@pytest.mark.parametrize(("early_ms", "is_cooperative"), each_pair([3, 0, -2, -RETRY_MS, -1_500], [False, True]))
 def test_a_generation_that_is_cleared_between_sync_group_and_the_callback_is_lost(
     early_ms: int, is_cooperative: bool, changes_max: int
 ) -> None:
@@ -191,9 +203,10 @@ def test_a_generation_that_is_cleared_between_sync_group_and_the_callback_is_los
         assert consumer.program.names() == ["assigned", "lost", "assigned", "revoked"]
 
 
-@pytest.mark.parametrize("how", ["works", "works longer", "commits"])
-@pytest.mark.parametrize("name", ["assigned", "revoked", "lost"])
-@pytest.mark.parametrize("is_cooperative", [False, True])
+@pytest.mark.parametrize(
+    ("how", "name", "is_cooperative"),
+    each_pair(["works", "works longer", "commits"], ["assigned", "revoked", "lost"], [False, True]),
+)
 def test_a_heartbeat_that_fails_during_a_callback_loses_the_partitions(
     name: str, how: str, is_cooperative: bool, changes_max: int
 ) -> None:
@@ -348,7 +361,7 @@ def test_in_every_interleaving_the_machine_gets_the_newest_metadata(changes_max:
 # --- a process that is paused at each boundary ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("paused_ms", [SESSION_MS + 500, POLL_INTERVAL_MS + 500])
 @pytest.mark.parametrize("is_cooperative", [False, True])
 def test_a_process_that_is_paused_between_any_two_steps_joins_again(
@@ -496,7 +509,7 @@ def live(seed: int) -> None:
 
 @pytest.mark.parametrize("group", range(4))
 def test_random_interleavings_and_random_misfortune_break_no_rule(group: int) -> None:
-    SEEDS.live(SEEDS.first(60)[group::4], live)
+    SEEDS.live(SEEDS.first(32)[group::4], live)
 
 
 @pytest.mark.nightly

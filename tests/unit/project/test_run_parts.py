@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
+from pathlib import Path
+
 import pytest
 
 from tests.run_parts import (
-    COLLECT_OTHERS,
-    COLLECT_UNIT,
     LIMIT_MINUTES,
     OTHERS_SHARE_MAX,
+    PYTEST,
+    ROOT,
     SUITES,
-    UNIT,
+    UNIT_LANES,
     ProcessorTime,
     limit_problem,
     others_share,
@@ -18,6 +21,8 @@ from tests.run_parts import (
 )
 
 LIMIT = LIMIT_MINUTES["all"]
+WITH_SERVERS = {"delta", "real", "spark", "web", "whole_consumer"}
+"""Folders whose tests are all marked ``real``."""
 
 
 def test_a_suite_beyond_its_limit_fails() -> None:
@@ -56,10 +61,25 @@ def test_each_suite_with_a_limit_exists() -> None:
     assert set(LIMIT_MINUTES) <= set(SUITES)
 
 
-def test_each_folder_of_the_unit_part_is_collected_once_before() -> None:
-    """Otherwise each worker rewrites the assertions of the folder that is left out."""
-    folders = {word for command in UNIT.commands for word in command if word.startswith("tests/")}
-    words = [word for part in (COLLECT_UNIT, COLLECT_OTHERS) for word in part.commands[0]]
-    collected = [word for word in words if word.startswith("tests/") and not word.endswith(".py")]
-    assert folders <= set(collected)
-    assert len(set(collected)) == len(collected)
+def test_every_file_of_tests_is_in_one_lane_without_servers() -> None:
+    files = {
+        path for path in (ROOT / "tests").rglob("test_*.py") if path.relative_to(ROOT).parts[1] not in WITH_SERVERS
+    }
+    assert len(files) > 400
+    lanes = [lane_of(path) for path in files]
+    assert [path for path, lane in zip(files, lanes, strict=True) if len(lane) != 1] == []
+    assert {name for lane in lanes for name in lane} == {part.name for part in UNIT_LANES}
+
+
+def lane_of(path: Path) -> list[str]:
+    """The lanes whose command runs the tests of the file."""
+    found = []
+    for part in UNIT_LANES:
+        words = [word for word in part.commands[0][len(PYTEST) :] if word.startswith(("tests/", "--ignore"))]
+        folders = [ROOT / word for word in words if word.startswith("tests/")]
+        ignored = [ROOT / word.partition("=")[2] for word in words if word.startswith("--ignore=")]
+        globs = [str(ROOT / word.partition("=")[2]) for word in words if word.startswith("--ignore-glob=")]
+        is_left_out = any(each in path.parents for each in ignored) or any(fnmatch(str(path), glob) for glob in globs)
+        if any(each in path.parents for each in folders) and not is_left_out:
+            found.append(part.name)
+    return found

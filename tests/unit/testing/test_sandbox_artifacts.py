@@ -13,6 +13,7 @@ import pytest
 
 import tests.sandbox_fixtures
 from zkconsumer.errors import SandboxError
+from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.testing.sandbox import (
     SandboxRun,
     artifacts,
@@ -27,6 +28,7 @@ from zkconsumer.testing.sandbox import (
     registry_process,
     sandbox_runs,
     wait_until,
+    waiting,
 )
 from zkconsumer.testing.sandbox.child_process import write_properties
 from zkconsumer.testing.sandbox.event_file import EventFile
@@ -421,6 +423,25 @@ def test_brokers_are_stopped_before_zookeeper_and_after_members(tools: Tools, sl
 def test_waiting_ends_with_the_name_of_what_did_not_happen() -> None:
     with pytest.raises(SandboxError, match="waited 30 ms in vain: the moon is blue"):
         wait_until(lambda: False, "the moon is blue", timeout_ms=30, poll_ms=10)
+
+
+def test_a_long_wait_asks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pauses = ManualClock(), []
+
+    def pause(duration_ms: int) -> None:
+        pauses.append(duration_ms)
+        clock.move(duration_ms)
+
+    monkeypatch.setattr(waiting, "SYSTEM_CLOCK", clock)
+    monkeypatch.setattr(waiting, "pause_ms", pause)
+    with pytest.raises(SandboxError):
+        wait_until(lambda: False, "the moon is blue", timeout_ms=30_000)
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (20, 200)
+    assert len(pauses) < 250, "it was not asked every 20 ms"
+    with pytest.raises(SandboxError):
+        wait_until(lambda: False, "the moon is blue", timeout_ms=30_000, poll_ms=10)
+    assert pauses[-1] == 10, "an interval that is given is used"
 
 
 def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:

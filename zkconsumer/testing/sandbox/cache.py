@@ -2,7 +2,8 @@
 
 $ZKCONSUMER_CACHE (else ~/.cache/zkconsumer)
     kafka/<release>/    jars of one release, complete.json written last
-    classes/<...>/      compiled helper programs
+    classes/<...>/      compiled helper programs, a jar each
+    class-archives/     classes as a JVM maps them into its memory, if $ZKCONSUMER_CLASS_ARCHIVES is 1
     runs/<id>/          one for each sandbox that runs, or was killed before it could clean up
 """
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import artifacts, java
+from zkconsumer.testing.sandbox.class_archive import JavaProgram, start_options, store_names
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 
 # Half the start-up time; nothing here runs long enough to miss the better compiler.
@@ -208,10 +209,27 @@ class JavaProcess(ChildProcess):
         ends_with_parent: bool = True,
         reads_commands: bool = False,
     ) -> None:
-        arguments = _arguments(
-            run, _folder(run, name), command, ends_with_parent=ends_with_parent and not reads_commands
-        )
+        folder = _folder(run, name)
+        path, words = _program_words(command, ends_with_parent=ends_with_parent and not reads_commands)
+        self._program = JavaProgram(java.find_jdk().java, ":".join(path), command.main)
+        self._class_names = folder / "class-names.txt"
+        arguments = [
+            self._program.java,
+            run.marker,
+            f"-Xmx{command.heap_mb}m",
+            *FAST_START,
+            *start_options(self._program, self._class_names),
+            *_logging_options(folder, command),
+            *command.options,
+            "-cp",
+            self._program.class_path,
+            *words,
+        ]
         super().__init__(run, kind, name, arguments, has_input=ends_with_parent or reads_commands)
+
+    def _forget(self) -> None:
+        super()._forget()
+        store_names(self._program, self._class_names)
 
 
 def _folder(run: SandboxRun, name: str) -> Path:
@@ -220,30 +238,25 @@ def _folder(run: SandboxRun, name: str) -> Path:
     return folder
 
 
-def _arguments(run: SandboxRun, folder: Path, command: JavaCommand, *, ends_with_parent: bool) -> list[str]:
+def _program_words(command: JavaCommand, *, ends_with_parent: bool) -> tuple[list[str], list[str]]:
+    """The class path, without symbolic links, and the words after the options."""
     if command.jar is not None:
         assert not command.programs, "programs are compiled against the jars of a release"
-        path, logging = [str(command.jar)], []
+        path = [str(command.jar)]
     else:
         jars = artifacts.ensure_artifact_set(command.release)
-        path, logging = [f"{jars}/*"], [_logging_option(folder, artifacts.artifact_set(command.release))]
+        path = [f"{jars.resolve()}/*"]
         if command.programs:
-            path.insert(0, str(java.compiled(command.programs, jars, command.sources)))
+            path.insert(0, str(java.compiled(command.programs, jars, command.sources).resolve()))
     words = [command.main, *command.arguments]
     if ends_with_parent:
-        path.append(str(java.compiled(("Guard",), None)))
+        path.append(str(java.compiled(("Guard",), None).resolve()))
         words.insert(0, "Guard")
-    return [
-        java.find_jdk().java,
-        run.marker,
-        f"-Xmx{command.heap_mb}m",
-        *FAST_START,
-        *logging,
-        *command.options,
-        "-cp",
-        ":".join(path),
-        *words,
-    ]
+    return path, words
+
+
+def _logging_options(folder: Path, command: JavaCommand) -> list[str]:
+    return [] if command.jar is not None else [_logging_option(folder, artifacts.artifact_set(command.release))]
 
 
 def _logging_option(folder: Path, wanted: artifacts.ArtifactSet) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ MAVEN_MIN = (3, 6, 3)
 VERSION_TIMEOUT_S = 30
 COMPILE_TIMEOUT_S = 120
 SOURCES = Path(__file__).parent.parent / "java"
+PROGRAMS_JAR = "programs.jar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def find_maven() -> str:
 
 
 def compiled(programs: tuple[str, ...], jars: Path | None, sources_in: Path = SOURCES) -> Path:
-    """A folder with the class files of ``programs`` (names without ``.java``), compiled against ``jars``.
+    """A jar with the classes of ``programs`` (names without ``.java``), compiled against ``jars``.
 
     ``sources_in`` is the folder of their sources.
 
@@ -70,13 +72,13 @@ def compiled(programs: tuple[str, ...], jars: Path | None, sources_in: Path = SO
     """
     jdk = find_jdk()
     sources = [sources_in / f"{program}.java" for program in programs]
-    digest = hashlib.sha256(f"{jdk.major} {jars and jars.parent.name}".encode())
+    digest = hashlib.sha256(f"{PROGRAMS_JAR} {jdk.major} {jars and jars.parent.name}".encode())
     for source in sources:
         digest.update(source.read_bytes())
     release = jars.parent.name if jars is not None else "plain"
     target = cache.folder("classes") / f"{programs[0]}-{release}-{digest.hexdigest()[:16]}"
     if target.is_dir():
-        return target
+        return target / PROGRAMS_JAR
     with cache.atomic_folder(target) as building:
         command = [jdk.javac, "-nowarn", "-d", str(building)]
         command += ["-cp", f"{jars}/*"] if jars is not None else []
@@ -84,7 +86,16 @@ def compiled(programs: tuple[str, ...], jars: Path | None, sources_in: Path = SO
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
         if done.returncode != 0:
             raise SandboxError(f"javac could not compile {', '.join(programs)} for {release}:\n{done.stderr[-2000:]}")
-    return target
+        _pack(building)
+    return target / PROGRAMS_JAR
+
+
+def _pack(folder: Path) -> None:
+    """Put the class files of the folder into its jar: a JVM makes no archive of classes in folders."""
+    with zipfile.ZipFile(folder / PROGRAMS_JAR, "w") as jar:
+        for file in sorted(folder.rglob("*.class")):
+            jar.write(file, file.relative_to(folder))
+            file.unlink()
 
 
 def _find(program: str) -> str | None:

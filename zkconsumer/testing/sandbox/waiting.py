@@ -13,7 +13,8 @@ from zkconsumer.errors import SandboxError
 
 T = TypeVar("T")
 
-POLL_MS = 20
+POLL_MS, POLL_MS_MAX = 20, 200
+POLLS_OF_A_WAIT = 20
 HOST = "127.0.0.1"
 
 # Below the range from which systems take the source ports of outgoing connections (32768 and up on Linux).  A port
@@ -30,16 +31,21 @@ def pause_ms(duration_ms: int) -> None:
     _never.wait(duration_ms)
 
 
-def wait_until(check: Callable[[], T], what: str, timeout_ms: int, poll_ms: int = POLL_MS) -> T:
-    """Return the first true answer of ``check``; after the deadline, raise SandboxError that contains ``what``."""
-    deadline_ms = SYSTEM_CLOCK.now_ms() + timeout_ms
+def wait_until(check: Callable[[], T], what: str, timeout_ms: int, poll_ms: int | None = None) -> T:
+    """Return the first true answer of ``check``; after the deadline, raise SandboxError that contains ``what``.
+
+    ``check`` is called every ``poll_ms``.  By default that is ``POLL_MS`` at first and a twentieth of the time so far
+    later, up to ``POLL_MS_MAX``: many checks ask a server, which costs CPU that what is waited for needs.
+    """
+    began_ms = SYSTEM_CLOCK.now_ms()
     while True:
         answer = check()
         if answer:
             return answer
-        if SYSTEM_CLOCK.now_ms() >= deadline_ms:
+        waited_ms = SYSTEM_CLOCK.now_ms() - began_ms
+        if waited_ms >= timeout_ms:
             raise SandboxError(f"waited {timeout_ms} ms in vain: {what}")
-        pause_ms(poll_ms)
+        pause_ms(min(max(POLL_MS, waited_ms // POLLS_OF_A_WAIT), POLL_MS_MAX) if poll_ms is None else poll_ms)
 
 
 def free_port() -> int:
