@@ -198,9 +198,9 @@ class ClusterWatcher:
     # --- on the threads that read -------------------------------------------------------------------------------
 
     def _read_list(self, session: AnySession, _: str) -> None:
-        document = read_list_document(session)
+        document, offsets = read_list_document(session)
         self._put_list(document, {}, is_final=False)
-        self._put_list(document, read_group_totals(session, document), is_final=True)
+        self._put_list(document, read_group_totals(session, offsets), is_final=True)
         self._ended()
 
     def _put_list(self, document: Document, totals: dict[str, Document], *, is_final: bool) -> None:
