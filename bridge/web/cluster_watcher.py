@@ -29,6 +29,7 @@ from bridge.web.group_totals import read_group_totals
 from bridge.web.page_documents import list_rows
 from bridge.web.read_state import Document, ReadState
 from bridge.web.reader_thread import OpenSession, ReaderThread, ReadingKind
+from bridge.web.spark_members import read_spark_members
 from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 
@@ -232,7 +233,9 @@ class ClusterWatcher:
         if feed is None:
             return
         feed.observer = feed.observer or LagTimeObserver.of_session(session)
-        feed.put_report(read_group_report(session, group, feed.observer), self._clock.wall_ms())
+        report = read_group_report(session, group, feed.observer)
+        queries = {} if report is None else read_spark_members(session, group, report)
+        feed.put_report(report, self._clock.wall_ms(), queries)
         self._ended()
 
     def _read_lag(self, session: AnySession, group: str) -> None:
