@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
+from tests.debian_packages import PROMTOOL
 from tests.generate_monitoring import ALERTS, ALERTS_FILE, FILES, MONITORING, ROOT, SERIES, known
-from tests.promtool_fixtures import is_package_named, require_promtool
+from tests.requirement_fixtures import require_program
 
 RULE_TESTS = "zkconsumer-alerts.test.yml"
 SELECTOR = re.compile(r"\b(zkconsumer_\w+)")
@@ -56,15 +57,9 @@ def test_a_name_that_is_not_in_the_tables_is_an_error() -> None:
 
 
 def test_promtool_accepts_the_rules_and_each_alert_is_tested() -> None:
-    promtool = require_promtool()
+    promtool = require_program(PROMTOOL)
     for words in (("check", "rules", ALERTS_FILE), ("test", "rules", RULE_TESTS)):
         done = subprocess.run([promtool, *words], cwd=MONITORING, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     tested = set(re.findall(r'alertname="(\w+)"', (MONITORING / RULE_TESTS).read_text("utf-8")))
     assert tested == {alert.name for alert in ALERTS}
-
-
-def test_the_package_is_needed_in_ci_once_the_second_command_names_it() -> None:
-    readme = "Run every check, with `{}`:\n\n## In your program\n`prometheus`\n"
-    assert is_package_named(readme.format("prometheus"))
-    assert not is_package_named(readme.format("postgresql"))
