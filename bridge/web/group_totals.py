@@ -23,13 +23,13 @@ from zkconsumer.zk.znode_formats import parse_offset
 
 if TYPE_CHECKING:
     from bridge.web.read_state import Document
-    from zkconsumer.admin.zookeeper_group_list import ListedGroup
+    from zkconsumer.admin.zookeeper_group_list import GroupWithOffsets
 
 StoredOffsets: TypeAlias = dict[str, dict[TopicPartition, int | None]]
 """Group -> partition -> its offset in ZooKeeper; None if it cannot be read."""
 
 
-def stored_offsets(group: ListedGroup) -> dict[TopicPartition, int | None]:
+def stored_offsets(group: GroupWithOffsets) -> dict[TopicPartition, int | None]:
     """The group's offsets in ZooKeeper; None for one that cannot be read."""
     found: dict[TopicPartition, int | None] = {}
     for (topic, name), node in group.offsets.items():

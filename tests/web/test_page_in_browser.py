@@ -38,9 +38,11 @@ def servers() -> Iterator[PageServers]:
 def page(servers: PageServers, browser: Any, axe: str, shots: Path) -> Iterator[ShownPage]:
     """A new page; at the end its console has no error."""
     shown = ShownPage(browser, servers.address, axe, shots)
-    yield shown
-    assert shown.errors == []
-    shown.close()
+    try:
+        yield shown
+        assert shown.errors == []
+    finally:
+        shown.close()
 
 
 def test_a_real_group_is_shown_while_it_changes(servers: PageServers, page: ShownPage) -> None:

@@ -55,7 +55,7 @@ class GroupListing:
         return not self.is_active and is_console_group(self.group)
 
 
-class ListedGroup(NamedTuple):
+class GroupWithOffsets(NamedTuple):
     """A group with the offset nodes that were read for its line, by topic and the name of the node."""
 
     line: GroupListing
@@ -74,11 +74,11 @@ def group_names(session: AdminSession) -> list[str]:
 
 
 def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupListing]:
-    """A line for each group: as ``read_listed_groups``."""
-    return (each.line for each in read_listed_groups(session, names))
+    """A line for each group: as ``read_groups_with_offsets``."""
+    return (each.line for each in read_groups_with_offsets(session, names))
 
 
-def read_listed_groups(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[ListedGroup]:
+def read_groups_with_offsets(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupWithOffsets]:
     """Each group in the order of their names; a group that is deleted meanwhile is skipped.
 
     Raises ``UnavailableError`` when ZooKeeper does not answer.
@@ -87,7 +87,7 @@ def read_listed_groups(session: AdminSession, names: Iterable[str] | None = None
         yield from _listings(session, some)
 
 
-def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[ListedGroup]:
+def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupWithOffsets]:
     folders = {group: (paths.ids(group), paths.owners(group), paths.offsets(group)) for group in groups}
     listed = session.children_of_many(path for three in folders.values() for path in three)
     topics = session.children_of_many(
@@ -111,7 +111,7 @@ def _listing(
     listed: Mapping[str, ChildNames],
     topics: Mapping[str, ChildNames],
     nodes: Mapping[str, ZnodeData],
-) -> ListedGroup:
+) -> GroupWithOffsets:
     ids, owners, offsets = (listed.get(path) for path in (paths.ids(group), paths.owners(group), paths.offsets(group)))
 
     def below(path: str, folder: ChildNames | None) -> dict[tuple[str, str], ZnodeData]:
@@ -137,7 +137,7 @@ def _listing(
         max((stat.mtime_ms for stat in offset_stats), default=None),
         max(stat.mtime_ms for stat in (root, *folder_stats, *owner_stats, *offset_stats)),
     )
-    return ListedGroup(line, offset_nodes)
+    return GroupWithOffsets(line, offset_nodes)
 
 
 def _kind(owners: Sequence[ZnodeData]) -> str:
