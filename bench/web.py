@@ -3,7 +3,8 @@
     python bench/web.py [--seconds 30] [--groups 500] [--partitions 100]
 
 Prints the CPU of the page's process in percent of a core while ten viewers show one group, the time from a written
-offset to its event at the last of them, and the CPU of one read of the list, with the time until it is answered.
+offset to its event at the last of them, and apart from these the list: the time until the first document of a page
+that has just begun to read, and its CPU every 30 s while a viewer shows it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from statistics import median
 
@@ -21,6 +25,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bridge.web.cluster_watcher import LIST_INTERVAL_MS
 from tests.web.stored_groups import STORED_OFFSET, make_groups
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -36,6 +41,7 @@ CHANGES = 10
 SHOWN, TOPIC = "shown", "clicks"
 PARTITIONS_OF_A_GROUP = 20
 LIST_TIMEOUT_S = 120
+LIST_READS = 3
 
 
 class BenchViewer:
@@ -45,13 +51,17 @@ class BenchViewer:
         self.seen = threading.Condition()
         self.offset = -1
         self._stream = urllib.request.urlopen(f"{address}events/group?name={SHOWN}", timeout=60)
-        threading.Thread(target=self._run, daemon=True).start()
+        threading.Thread(target=self._run, daemon=True).start()  # until the page ends
 
     def wait_for(self, offset: int) -> None:
         with self.seen:
             assert self.seen.wait_for(lambda: self.offset == offset, 60), f"offset {offset} was not seen"
 
     def _run(self) -> None:
+        with suppress(OSError, HTTPException):
+            self._read()
+
+    def _read(self) -> None:
         name = ""
         for line in self._stream:
             if line.startswith(b"event: "):
@@ -87,16 +97,25 @@ def main() -> None:
             numbers = range(1, given.groups)
             many = {f"group-{number:04d}": PARTITIONS_OF_A_GROUP for number in numbers}
             make_groups(session, TOPIC, {SHOWN: given.partitions} | many)
-            words = ["web", "--port", "0", "--zookeeper", sandbox.zookeeper_connect]
-            with subprocess.Popen([sys.executable, "-c", START, *words], stdout=subprocess.PIPE, text=True) as page:
-                assert page.stdout is not None
-                try:
-                    measure(session, page.stdout.readline().strip(), psutil.Process(page.pid), given.seconds)
-                finally:
-                    page.terminate()
+            with page_of(sandbox) as (address, process):
+                measure_group(session, address, process, given.seconds)
+        with page_of(sandbox) as (address, process):
+            measure_list(address, process)
 
 
-def measure(session: AdminSession, address: str, process: psutil.Process, seconds: int) -> None:
+@contextmanager
+def page_of(sandbox: Sandbox) -> Iterator[tuple[str, psutil.Process]]:
+    """A new page: its address and process."""
+    words = ["web", "--port", "0", "--zookeeper", sandbox.zookeeper_connect]
+    with subprocess.Popen([sys.executable, "-c", START, *words], stdout=subprocess.PIPE, text=True) as page:
+        assert page.stdout is not None
+        try:
+            yield page.stdout.readline().strip(), psutil.Process(page.pid)
+        finally:
+            page.terminate()
+
+
+def measure_group(session: AdminSession, address: str, process: psutil.Process, seconds: int) -> None:
     viewers = [BenchViewer(address) for _ in range(VIEWERS)]
     for viewer in viewers:
         viewer.wait_for(STORED_OFFSET)
@@ -113,12 +132,21 @@ def measure(session: AdminSession, address: str, process: psutil.Process, second
             viewer.wait_for(6 + number % 2)
         times.append(SYSTEM_CLOCK.now_ms() - began_ms)
     print(f"change to event at all viewers: median {median(times):.0f} ms, most {max(times)} ms")
-    before, began_ms = cpu_s(process), SYSTEM_CLOCK.now_ms()
+
+
+def measure_list(address: str, process: psutil.Process) -> None:
+    """Of a page that reads nothing else."""
+    began_ms = SYSTEM_CLOCK.now_ms()
     with urllib.request.urlopen(f"{address}?format=json", timeout=LIST_TIMEOUT_S) as answer:
         groups = len(json.load(answer)["groups"])
-    answered_ms = SYSTEM_CLOCK.now_ms() - began_ms
-    pause_ms(5_000)
-    print(f"list of {groups} groups: answered in {answered_ms} ms; {cpu_s(process) - before:.2f} s of CPU")
+    print(f"list of {groups} groups: the first document after {SYSTEM_CLOCK.now_ms() - began_ms} ms")
+    with urllib.request.urlopen(f"{address}events/list", timeout=LIST_TIMEOUT_S):
+        pause_ms(LIST_INTERVAL_MS // 2)
+        before = cpu_s(process)
+        pause_ms(LIST_READS * LIST_INTERVAL_MS)
+        used_s = (cpu_s(process) - before) / LIST_READS
+    share = used_s * 1000 / LIST_INTERVAL_MS
+    print(f"list of {groups} groups, every {LIST_INTERVAL_MS // 1000} s: {used_s:.2f} s of CPU, {share:.1%} of a core")
 
 
 if __name__ == "__main__":

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.debian_packages import POSTGRES
+from tests.requirement_fixtures import report_lack
 from zkconsumer.testing.sandbox.postgres_process import (
     DATABASE,
+    NO_SERVER,
     PASSWORD,
     USER,
     PostgresServer,
@@ -25,9 +27,7 @@ def require_postgres() -> Path:
     """The folder of the programs; skips the test if there is no server, in CI it fails instead."""
     reason = missing_for_postgres()
     if reason is not None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"in CI nothing real is skipped: {reason}")
-        pytest.skip(reason)
+        report_lack(reason, POSTGRES.package if reason == NO_SERVER else None)
     programs = find_postgres()
     assert programs is not None
     return programs

@@ -7,7 +7,8 @@ parts one after the other.  Each lane without servers is one pytest with folders
 would collect all tests.  Tests on real servers wait most of the time, so the tests without the C modules run beside
 them, with a lower priority.  Where a stage has one lane, the output is shown as it comes; else that of a part is shown
 when the part is over.  A part that fails does not stop the others; the exit code is that of the first that failed.  In
-CI (``CI=true``) nothing is skipped for want of Java, Maven or a broker: see ``tests/sandbox_fixtures.py``.
+CI (``CI=true``) nothing is skipped for want of Java, Maven, a broker or a browser: see
+``tests/requirement_fixtures.py``.
 
 ``all`` fails if it takes more than ``LIMIT_MINUTES``.  It does not if the cache of the servers was empty, or if other
 processes took a part of the processor: then the time shows nothing about the tests.
@@ -24,9 +25,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkconsumer.testing.sandbox import cache
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.debian_packages import unreachable_packages  # noqa: E402
+from zkconsumer.testing.sandbox import cache  # noqa: E402
+
 PYTEST = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--durations=5", "--durations-min=10"]
 NO_JAVA = ["-m", "not real and not nightly"]
 ON_BOTH_CORES = ["-n", "4", "--dist", "worksteal"]
@@ -126,6 +130,7 @@ MIXED_WITHOUT = Part(
 )
 CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2.5)
 REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 11)
+WEB = Part("the page in a browser", ((*PYTEST, "-m", "real and not nightly", "tests/web"),), 2.5)
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3.5)
 INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 6)
 MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 9)
@@ -170,7 +175,7 @@ SUITES = {
             (PIPELINES,),
             (SPARK,),
             (MIGRATION, INTEROP, WHOLE),
-            (REAL, CONFORMANCE, INSTALLED),
+            (REAL, CONFORMANCE, WEB, INSTALLED),
             (MIXED_WITHOUT, WITHOUT, DELTA),
         ),
     ),
@@ -295,6 +300,8 @@ def main() -> int:
     print(
         "other processes took an unknown part" if share is None else f"other processes took {share:.0%}", "of the cores"
     )
+    if unreachable := unreachable_packages():
+        print(f"tests were skipped: Debian's archive did not deliver {', '.join(sorted(unreachable))}")
     problem = limit_problem(suite, minutes, share, is_cache_filled=is_cache_filled)
     print(problem, flush=True)
     return next((each.code for each in results if each.code), 1 if problem else 0)

@@ -29,6 +29,7 @@ from bridge.web.group_totals import read_group_totals
 from bridge.web.page_documents import list_rows
 from bridge.web.read_state import Document, ReadState
 from bridge.web.reader_thread import OpenSession, ReaderThread, ReadingKind
+from bridge.web.spark_members import read_spark_members
 from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 
@@ -198,9 +199,9 @@ class ClusterWatcher:
     # --- on the threads that read -------------------------------------------------------------------------------
 
     def _read_list(self, session: AnySession, _: str) -> None:
-        document = read_list_document(session)
+        document, offsets = read_list_document(session)
         self._put_list(document, {}, is_final=False)
-        self._put_list(document, read_group_totals(session, document), is_final=True)
+        self._put_list(document, read_group_totals(session, offsets), is_final=True)
         self._ended()
 
     def _put_list(self, document: Document, totals: dict[str, Document], *, is_final: bool) -> None:
@@ -232,7 +233,9 @@ class ClusterWatcher:
         if feed is None:
             return
         feed.observer = feed.observer or LagTimeObserver.of_session(session)
-        feed.put_report(read_group_report(session, group, feed.observer), self._clock.wall_ms())
+        report = read_group_report(session, group, feed.observer)
+        queries = {} if report is None else read_spark_members(session, group, report)
+        feed.put_report(report, self._clock.wall_ms(), queries)
         self._ended()
 
     def _read_lag(self, session: AnySession, group: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bridge.commands.migrate_status import read_verify_document, status_document
 from bridge.migration.inspect.migration_status import read_migration_status
+from bridge.web.group_totals import StoredOffsets, stored_offsets
 from zkconsumer.admin.admin_session import AnySession, BrokerAdminSession
 from zkconsumer.admin.doctor import run_checks
 from zkconsumer.admin.doctor.collect import collect_facts
@@ -31,10 +32,11 @@ DOCTOR_INTERVAL_MS = 5_000
 """The time between the doctor's two reads, as ``groups doctor`` has it by default."""
 
 
-def read_list_document(session: AnySession) -> Document:
-    """``groups list -o json``."""
-    found = read_group_listings(session)
-    return group_list_document(found.lines, found.not_known)
+def read_list_document(session: AnySession) -> tuple[Document, StoredOffsets]:
+    """``groups list -o json``, and the offsets of the ZooKeeper groups, which were read for it."""
+    offsets: StoredOffsets = {}
+    found = read_group_listings(session, lambda each: offsets.update({each.line.group: stored_offsets(each)}))
+    return group_list_document(found.lines, found.not_known), offsets
 
 
 def read_group_report(

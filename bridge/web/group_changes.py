@@ -95,6 +95,7 @@ def _who(member: Mapping[str, Any]) -> str:
     kind = {
         "scala": "a Scala member",
         "zkconsumer": "a zkconsumer member",
+        "spark": "a Spark query",
         "coordinator": "a member of the coordinator group",
     }.get(member["kind"], "a member")
     return f"{member['id']} ({kind})"

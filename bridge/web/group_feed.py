@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.web.group_changes import EventHistory, GroupEvent, changed_rows, group_events, migration_events
 from bridge.web.lag_series import LagSeries
-from bridge.web.page_documents import group_page, move_page
+from bridge.web.page_documents import NO_QUERIES, group_page, move_page
 from bridge.web.read_state import Document, ReadState
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ class GroupFeed:
         with self._lock:
             return dict(self._published)
 
-    def put_report(self, report: DescribeReport | None, at_ms: int) -> None:
-        """A read of the group that ended; None: there is no such group."""
-        page = None if report is None else self._completed(group_page(report))
+    def put_report(self, report: DescribeReport | None, at_ms: int, queries: Mapping[str, str] = NO_QUERIES) -> None:
+        """A read of the group that ended; None: there is no such group.  ``queries``: as of ``read_spark_members``."""
+        page = None if report is None else self._completed(group_page(report, queries))
         document = None if report is None else self._completed(report.document)
         with self._lock:
             self._set_state(GROUP, document, at_ms)

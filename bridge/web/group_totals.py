@@ -1,13 +1,13 @@
 """The lag of every ZooKeeper group in all, for the list: few requests for many groups.
 
-The offsets of all groups are read together, and the end of each log once, however many groups read it.  A group whose
-offsets are not in ZooKeeper alone (it was migrated, or a partition has an offset in Kafka only) is left to
-``groups describe``; the list then shows no lag for it, and never 0.
+The offsets are those that were read for the list, and the end of each log is read once, however many groups read it.
+A group whose offsets are not in ZooKeeper alone (it was migrated, or a partition has an offset in Kafka only) is left
+to ``groups describe``; the list then shows no lag for it, and never 0.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.web.page_documents import total_json
 from zkconsumer.admin.admin_session import AdminSession, AnySession
@@ -23,25 +23,41 @@ from zkconsumer.zk.znode_formats import parse_offset
 
 if TYPE_CHECKING:
     from bridge.web.read_state import Document
+    from zkconsumer.admin.zookeeper_group_list import GroupWithOffsets
+
+StoredOffsets: TypeAlias = dict[str, dict[TopicPartition, int | None]]
+"""Group -> partition -> its offset in ZooKeeper; None if it cannot be read."""
 
 
-def read_group_totals(session: AnySession, document: Document) -> dict[str, Document]:
-    """``total_json`` by group, of the ZooKeeper groups in the document of ``groups list``.
+def stored_offsets(group: GroupWithOffsets) -> dict[TopicPartition, int | None]:
+    """The group's offsets in ZooKeeper; None for one that cannot be read."""
+    found: dict[TopicPartition, int | None] = {}
+    for (topic, name), node in group.offsets.items():
+        number = paths.partition_number(name)
+        if number is None:
+            continue
+        try:
+            offset: int | None = parse_offset(node.data)
+        except MalformedZnode:
+            offset = None
+        found[TopicPartition(topic, number)] = offset
+    return found
+
+
+def read_group_totals(session: AnySession, stored: StoredOffsets) -> dict[str, Document]:
+    """``total_json`` by group.
 
     Groups that are missing: see above.  If brokers do not answer, their partitions count as unknown.  Raises
     ``UnavailableError`` when ZooKeeper does not answer.
     """
     if not isinstance(session, AdminSession) or configured_storage(session) in ("kafka", "dual"):
         return {}
-    groups = [one["group"] for one in document["groups"] if one["kind"] != "coordinator"]
-    controlled = session.get_many(paths.control(group) for group in groups)
-    groups = [group for group in groups if paths.control(group) not in controlled]
-    offsets = _read_offsets(session, groups)
+    controlled = session.get_many(paths.control(group) for group in stored)
+    offsets = {group: found for group, found in stored.items() if paths.control(group) not in controlled}
     existing = read_topics(session, {tp.topic for found in offsets.values() for tp in found})
     wanted = {
         tp
-        for found in offsets.values()
-        for tp in found
+        for tp in {tp for found in offsets.values() for tp in found}
         if tp.topic in existing and tp.partition in existing[tp.topic].partitions
     }
     try:
@@ -52,32 +68,6 @@ def read_group_totals(session: AnySession, document: Document) -> dict[str, Docu
         group: total_json(_row(group, tp, offset, ranges.get(tp, NO_SUCH_PARTITION)) for tp, offset in found.items())
         for group, found in offsets.items()
     }
-
-
-def _read_offsets(session: AdminSession, groups: list[str]) -> dict[str, dict[TopicPartition, int | None]]:
-    """Group -> partition -> its offset in ZooKeeper; None if it cannot be read."""
-    roots = {paths.offsets(group): group for group in groups}
-    topics = {
-        f"{root}/{topic}": (roots[root], topic)
-        for root, listed in session.children_of_many(roots).items()
-        for topic in listed.names
-    }
-    places: dict[str, tuple[str, TopicPartition]] = {}
-    for folder, listed in session.children_of_many(topics).items():
-        group, topic = topics[folder]
-        for name in listed.names:
-            number = paths.partition_number(name)
-            if number is not None:
-                places[f"{folder}/{name}"] = group, TopicPartition(topic, number)
-    found: dict[str, dict[TopicPartition, int | None]] = {group: {} for group in groups}
-    for path, node in session.get_many(places).items():
-        group, tp = places[path]
-        try:
-            offset: int | None = parse_offset(node.data)
-        except MalformedZnode:
-            offset = None
-        found[group][tp] = offset
-    return found
 
 
 def _row(group: str, tp: TopicPartition, offset: int | None, log_range: LogRange | str) -> GroupDescribeRow:

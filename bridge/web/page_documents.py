@@ -25,6 +25,11 @@ BACK_AFTER_SWITCH = (Phase.RETURNING, Phase.RETURNED, Phase.UNDONE)
 
 COORDINATOR_STORE, ZOOKEEPER_STORE = "coordinator", "zookeeper"
 
+SPARK = "spark"
+"""The kind of a member of this library that is a Spark query; ``groups describe`` names it ``zkconsumer``."""
+
+NO_QUERIES: Mapping[str, str] = {}
+
 
 def total_json(rows: Iterable[GroupDescribeRow]) -> dict[str, object]:
     """The lag of rows together; ``lag`` is None if any part of it is unknown, and ``known`` is the rest."""
@@ -40,8 +45,11 @@ def total_json(rows: Iterable[GroupDescribeRow]) -> dict[str, object]:
     }
 
 
-def group_page(report: DescribeReport) -> dict[str, Any]:
-    """The document of ``groups describe``, with totals, and the members of both kinds in one list."""
+def group_page(report: DescribeReport, queries: Mapping[str, str] = NO_QUERIES) -> dict[str, Any]:
+    """The document of ``groups describe``, with totals, and the members of both kinds in one list.
+
+    ``queries``: consumer id -> the id of its Spark query, of the members that are known to be one.
+    """
     rows = [row for row in report.rows if row.partition is not None]
     topics: dict[str, list[GroupDescribeRow]] = {}
     for row in rows:
@@ -54,12 +62,14 @@ def group_page(report: DescribeReport) -> dict[str, Any]:
         "total": total_json(rows),
         "seconds_behind": None if not times else lag_time_total_text(LagTimeTotal.of(times)),
         "topics": [{"topic": topic, **total_json(some)} for topic, some in sorted(topics.items())],
-        "all_members": _members(document, rows),
+        "all_members": _members(document, rows, queries),
         "unowned": sum(row.consumer_id is None and row.owner_kind is None for row in rows),
     }
 
 
-def _members(document: Mapping[str, Any], rows: Sequence[GroupDescribeRow]) -> list[dict[str, object]]:
+def _members(
+    document: Mapping[str, Any], rows: Sequence[GroupDescribeRow], queries: Mapping[str, str]
+) -> list[dict[str, object]]:
     owned: dict[tuple[str, str | None], list[str]] = {}
     for row in rows:
         store = COORDINATOR_STORE if row.owner_kind == "coordinator" else ZOOKEEPER_STORE
@@ -68,7 +78,8 @@ def _members(document: Mapping[str, Any], rows: Sequence[GroupDescribeRow]) -> l
     members: list[dict[str, object]] = [
         {
             "id": one["consumer_id"],
-            "kind": one["kind"],
+            "kind": SPARK if one["consumer_id"] in queries else one["kind"],
+            "query": queries.get(one["consumer_id"]),
             "store": ZOOKEEPER_STORE,
             "host": one["host"],
             "client_id": None,
@@ -84,6 +95,7 @@ def _members(document: Mapping[str, Any], rows: Sequence[GroupDescribeRow]) -> l
         {
             "id": one["member_id"],
             "kind": "coordinator",
+            "query": None,
             "store": COORDINATOR_STORE,
             "host": one["host"],
             "client_id": one["client_id"],
@@ -98,6 +110,7 @@ def _members(document: Mapping[str, Any], rows: Sequence[GroupDescribeRow]) -> l
         {
             "id": name,
             "kind": "unregistered",
+            "query": None,
             "store": store,
             "host": None,
             "client_id": None,

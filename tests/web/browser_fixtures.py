@@ -1,48 +1,76 @@
-"""Chromium from the system, driven by Playwright, and axe-core from npm; each lack is a clear skip, in CI a failure."""
+"""Chromium from the system, driven by Playwright, and axe-core from npm; each lack is a skip, in CI a failure."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
+from tests.debian_packages import CHROMIUM, NPM
+from tests.requirement_fixtures import report_lack, require_program
+from zkconsumer.testing.sandbox import cache
+
 AXE_VERSION = "4.14.1"
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 NPM_TIMEOUT_S = 120
+NPM_UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ENETUNREACH", "ETIMEDOUT")
+"""Codes that npm prints when its registry does not answer."""
+
+SCREENSHOTS_VARIABLE = "ZKCONSUMER_SCREENSHOTS"
+"""Names a folder for the screenshots; without it they are in pytest's temporary folder."""
+
 START = "from zkconsumer.cli.main import main; main()"
 
+View: TypeAlias = tuple[int, str]
+"""Width of the window in pixels, and its theme."""
 
-def require(is_there: object, what: str) -> None:
-    """Skip the test; in CI it fails instead."""
-    if is_there:
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"in CI nothing real is skipped: {what}")
-    pytest.skip(what)
+ALL_VIEWS: tuple[View, ...] = tuple((width, theme) for theme in ("light", "dark") for width in (1280, 400))
+TWO_VIEWS: tuple[View, ...] = ((1280, "light"), (400, "dark"))
+"""Each width and each theme once."""
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The source of axe-core."""
-    require(shutil.which("npm"), "npm is missing: apt install npm")
-    folder = tmp_path_factory.mktemp("axe")
-    done = subprocess.run(
-        ["npm", "pack", "--silent", f"axe-core@{AXE_VERSION}"],
-        cwd=folder, capture_output=True, text=True, timeout=NPM_TIMEOUT_S, check=False,
-    )  # fmt: skip
-    require(done.returncode == 0, f"axe-core cannot be downloaded: {done.stderr[-300:]}")
+def axe() -> str:
+    """The source of axe-core; npm downloads it once into the cache."""
+    file = cache.folder("npm") / f"axe-core-{AXE_VERSION}.min.js"
+    if not file.exists():
+        npm = require_program(NPM)
+        with tempfile.TemporaryDirectory() as folder:
+            source = download_axe(npm, Path(folder))
+            part = file.with_name(f"{file.name}.{os.getpid()}")
+            part.write_text(source, "utf-8")
+            part.replace(file)
+    return file.read_text("utf-8")
+
+
+def download_axe(npm: str, folder: Path) -> str:
+    """The source from npm's registry; ``report_lack`` without it."""
+    command = [npm, "pack", "--silent", f"axe-core@{AXE_VERSION}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=NPM_TIMEOUT_S, check=False)
+    if done.returncode:
+        reason = f"axe-core cannot be downloaded: {done.stderr[-300:]}"
+        if any(code in done.stderr for code in NPM_UNREACHABLE):
+            pytest.skip(f"{reason} (the registry did not answer)")
+        report_lack(reason)
     with tarfile.open(folder / f"axe-core-{AXE_VERSION}.tgz") as archive:
         source = archive.extractfile("package/axe.min.js")
         assert source is not None
         return source.read().decode()
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where screenshots go."""
+    folder = Path(os.environ.get(SCREENSHOTS_VARIABLE) or tmp_path / "screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @contextmanager
@@ -51,14 +79,9 @@ def launched_chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
+        chromium = driver.chromium.launch(executable_path=CHROMIUM.find(), args=["--no-sandbox"])
         yield chromium
         chromium.close()
-
-
-def chromium_path() -> str | None:
-    """Where the system has Chromium; None: nowhere."""
-    return next((found for name in CHROMIUM_NAMES if (found := shutil.which(name))), None)
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +89,7 @@ def browser() -> Iterator[Any]:
     """One Chromium for all tests."""
     if os.environ.get("CI") != "true":
         pytest.importorskip("playwright.sync_api")
-    require(chromium_path(), "Chromium is missing: apt install chromium")
+    require_program(CHROMIUM)
     with launched_chromium() as chromium:
         yield chromium
 
@@ -118,19 +141,18 @@ class ShownPage:
     def text(self) -> str:
         return str(self.page.inner_text("body"))
 
-    def check(self, name: str) -> None:
-        """No violation of accessibility at any width or theme, nothing wider than the window; a screenshot of each."""
+    def check(self, name: str, views: Sequence[View] = TWO_VIEWS) -> None:
+        """No violation of accessibility in these views, nothing wider than the window; a screenshot of each."""
         if "axe" not in self.page.evaluate("Object.keys(window).join()").split(","):
             self.page.evaluate(self._axe)
-        for scheme in ("light", "dark"):
-            for width in (1280, 400):
-                self.page.emulate_media(color_scheme=scheme)
-                self.page.set_viewport_size({"width": width, "height": 900})
-                self.page.wait_for_timeout(100)
-                self.page.screenshot(path=self._shots / f"{name}-{width}-{scheme}.png", full_page=True)
-                found = self.page.evaluate("axe.run()")
-                assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == [], f"{name} {width}"
-                assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} {width}"
+        for width, theme in views:
+            self.page.emulate_media(color_scheme=theme)
+            self.page.set_viewport_size({"width": width, "height": 900})
+            self.page.wait_for_timeout(100)
+            self.page.screenshot(path=self._shots / f"{name}-{width}-{theme}.png", full_page=True)
+            found = self.page.evaluate("axe.run()")
+            assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == [], f"{name} {width}"
+            assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} {width}"
 
     def close(self) -> None:
         self.context.close()

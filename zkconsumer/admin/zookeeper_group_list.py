@@ -1,7 +1,7 @@
 """Every group below ``/consumers``, one line each.
 
-Thousands of groups are read ``GROUPS_PER_BATCH`` at a time, with all reads of a batch pipelined.  Only the names and
-stats of one batch are in memory; of earlier groups only the line is kept.
+Thousands of groups are read ``GROUPS_PER_BATCH`` at a time, with all reads of a batch pipelined.  Only the nodes of one
+batch are in memory; of earlier groups only the line is kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.admin.admin_session import chunks
 from zkconsumer.admin.zookeeper_group import owner_kind
@@ -55,6 +55,13 @@ class GroupListing:
         return not self.is_active and is_console_group(self.group)
 
 
+class GroupWithOffsets(NamedTuple):
+    """A group with the offset nodes that were read for its line, by topic and the name of the node."""
+
+    line: GroupListing
+    offsets: dict[tuple[str, str], ZnodeData]
+
+
 def is_console_group(group: str) -> bool:
     """``console-consumer-<0…99999>``: the default group of the console consumer (0.8 to 1.1)."""
     return _CONSOLE_GROUP.fullmatch(group) is not None
@@ -67,7 +74,12 @@ def group_names(session: AdminSession) -> list[str]:
 
 
 def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupListing]:
-    """A line for each group, in the order of their names; a group that is deleted meanwhile is skipped.
+    """A line for each group: as ``read_groups_with_offsets``."""
+    return (each.line for each in read_groups_with_offsets(session, names))
+
+
+def read_groups_with_offsets(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupWithOffsets]:
+    """Each group in the order of their names; a group that is deleted meanwhile is skipped.
 
     Raises ``UnavailableError`` when ZooKeeper does not answer.
     """
@@ -75,7 +87,7 @@ def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> It
         yield from _listings(session, some)
 
 
-def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupListing]:
+def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupWithOffsets]:
     folders = {group: (paths.ids(group), paths.owners(group), paths.offsets(group)) for group in groups}
     listed = session.children_of_many(path for three in folders.values() for path in three)
     topics = session.children_of_many(
@@ -99,19 +111,25 @@ def _listing(
     listed: Mapping[str, ChildNames],
     topics: Mapping[str, ChildNames],
     nodes: Mapping[str, ZnodeData],
-) -> GroupListing:
+) -> GroupWithOffsets:
     ids, owners, offsets = (listed.get(path) for path in (paths.ids(group), paths.owners(group), paths.offsets(group)))
 
-    def below(path: str, folder: ChildNames | None) -> list[ZnodeData]:
-        folders = [f"{path}/{topic}" for topic in (folder.names if folder else [])]
-        leaves = [f"{each}/{name}" for each in folders if each in topics for name in topics[each].names]
-        return [nodes[leaf] for leaf in leaves if leaf in nodes]
+    def below(path: str, folder: ChildNames | None) -> dict[tuple[str, str], ZnodeData]:
+        found: dict[tuple[str, str], ZnodeData] = {}
+        for topic in folder.names if folder else ():
+            listed_topic = topics.get(f"{path}/{topic}")
+            for name in listed_topic.names if listed_topic else ():
+                node = nodes.get(f"{path}/{topic}/{name}")
+                if node is not None:
+                    found[topic, name] = node
+        return found
 
-    owner_nodes = below(paths.owners(group), owners)
-    offset_stats = [node.stat for node in below(paths.offsets(group), offsets)]
+    owner_nodes = list(below(paths.owners(group), owners).values())
+    offset_nodes = below(paths.offsets(group), offsets)
+    offset_stats = [node.stat for node in offset_nodes.values()]
     owner_stats = [node.stat for node in owner_nodes]
     folder_stats = [folder.stat for folder in (ids, owners, offsets) if folder]
-    return GroupListing(
+    line = GroupListing(
         group,
         _kind(owner_nodes),
         len(ids.names) if ids else 0,
@@ -119,6 +137,7 @@ def _listing(
         max((stat.mtime_ms for stat in offset_stats), default=None),
         max(stat.mtime_ms for stat in (root, *folder_stats, *owner_stats, *offset_stats)),
     )
+    return GroupWithOffsets(line, offset_nodes)
 
 
 def _kind(owners: Sequence[ZnodeData]) -> str:

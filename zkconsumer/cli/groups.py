@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, NoReturn, TypeAlias
@@ -42,7 +42,7 @@ from zkconsumer.admin.group_members import (
 from zkconsumer.admin.group_offset_stores import has_only_placeholder_member
 from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.admin.text_format import count_text
-from zkconsumer.admin.zookeeper_group_list import GroupListing, group_names, list_groups
+from zkconsumer.admin.zookeeper_group_list import GroupListing, GroupWithOffsets, group_names, read_groups_with_offsets
 from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot, configured_storage, read_group_snapshot
 from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_json, print_not_known, print_table, utc_text
 from zkconsumer.cli.console import print_error, print_message
@@ -113,14 +113,21 @@ class GroupListings:
     has_coordinator_groups: bool
 
 
-def read_group_listings(session: AnySession) -> GroupListings:
+def read_group_listings(
+    session: AnySession, visit: Callable[[GroupWithOffsets], object] | None = None
+) -> GroupListings:
     """Read the groups in ZooKeeper, if the session has one, and those of the brokers.
+
+    ``visit`` is called with each group in ZooKeeper: its offset nodes are not kept.
 
     Raises ``UnavailableError`` when ZooKeeper does not answer.
     """
     lines: list[GroupListing | CoordinatorGroupListing] = []
     if isinstance(session, AdminSession):
-        lines += list_groups(session)
+        for each in read_groups_with_offsets(session):
+            lines.append(each.line)
+            if visit is not None:
+                visit(each)
     found = list_all_coordinator_groups(session.brokers)
     old = {line.group for line in lines}
     # Offsets that a ZooKeeper group stores in Kafka are not a second group.

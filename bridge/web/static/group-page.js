@@ -6,7 +6,7 @@ import { LagGraph } from "./lag-graph.js";
 const PANELS = [["members", "Group", ""], ["lag", "Lag", "/lag"], ["move", "Move", "/move"], ["evidence", "Evidence", "/evidence"]];
 const ROWS_PER_PAGE = 200;
 const KINDS = {
-  zkconsumer: "zkconsumer", scala: "Scala", coordinator: "Kafka protocol", foreign: "another program",
+  zkconsumer: "zkconsumer", spark: "Spark", scala: "Scala", coordinator: "Kafka protocol", foreign: "another program",
   unknown: "not known yet", unregistered: "not registered", persistent: "persistent node", fence: "fence",
 };
 
@@ -162,6 +162,7 @@ export class GroupPage {
     ]);
     const fenced = page.rows ? [...this.rows.values()].filter((row) => row.owner_kind === "fence").length : 0;
     const notes = [...page.remarks, ...page.all_members.filter((one) => one.problem).map((one) => `${one.id}: ${one.problem}`)];
+    for (const one of page.all_members) if (one.query) notes.push(`${one.id} is the Spark query ${one.query}.`);
     if (!page.all_members.length) notes.unshift("No member is registered.");
     if (fenced) notes.push(`A migration blocks ${count(fenced, "partition")} with fences.`);
     if (page.unowned && page.active) notes.push(`${count(page.unowned, "partition")} without an owner.`);

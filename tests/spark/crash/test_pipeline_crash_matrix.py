@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres_fixtures import PostgresServer
+from tests.requirement_fixtures import report_lack
 from tests.run_delta import ensure_pyspark
 from tests.simulation_seeds import Seeds
 from tests.spark.crash.pipeline_cases import (
@@ -60,10 +61,8 @@ def servers(shared_cluster: Sandbox, postgres_server: PostgresServer) -> Servers
 def require_delta() -> None:
     """Skips the test if there is no Delta here; in CI it fails instead."""
     reason = missing_delta_requirement()
-    if reason is not None and os.environ.get("CI") == "true":
-        pytest.fail(f"in CI nothing real is skipped: {reason}")
     if reason is not None:
-        pytest.skip(reason)
+        report_lack(reason)
     ensure_pyspark()
 
 

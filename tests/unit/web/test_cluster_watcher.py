@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.testing.sandbox.waiting import pause_ms
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
+from zkconsumer.zk.requests import ZnodeData
 
 
 class Sessions:
@@ -214,3 +215,21 @@ def test_the_list_is_shown_before_the_lags_are_known(
     brokers.set()
     wait_until(lambda: watcher.list_messages()["list"].revision == 2, "the lags are shown")
     assert b'"known":16' in watcher.list_messages()["list"].full()
+
+
+def test_the_list_reads_each_offset_once(
+    watch: Callable[[], ClusterWatcher], sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    get_many = AdminSession.get_many
+
+    def counted(session: AdminSession, wanted: Iterable[str]) -> dict[str, ZnodeData]:
+        paths_ = list(wanted)
+        read.extend(path for path in paths_ if path.startswith(paths.offsets("g1")))
+        return get_many(session, paths_)
+
+    monkeypatch.setattr(AdminSession, "get_many", counted)
+    watcher = watch()
+    watcher.want_list()
+    wait_until(lambda: getattr(watcher.list_messages().get("list"), "revision", 0) == 2, "the lags are shown")
+    assert sorted(read) == [paths.offset("g1", TopicPartition("clicks", number)) for number in range(2)]
