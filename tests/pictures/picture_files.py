@@ -100,9 +100,9 @@ def _rebalance() -> str:
         picture.labelled_box((reads, y, end - reads, 38), ["ben reads"], "second")
     for number, text in enumerate((
         "1  ben registers. Both read the group and compute the same assignment.",
-        "2  anna has committed the offsets of 2 and 3, and deletes both owner znodes in one write.",
+        "2  anna has drained 2 and 3, commits their offsets and deletes their owner znodes, in one multi.",
         "3  ben creates the owner znodes. If one of them still exists, ben waits and tries again.",
-        "4  ben has read the offsets after the owner znodes were his, and fetches from there: no record is left out.",
+        "4  ben has read the offsets after it created the owner znodes, and fetches from there: no record is left out.",
     )):  # fmt: skip
         picture.text(16, 296 + 20 * number, text, "small")
     return picture.render()

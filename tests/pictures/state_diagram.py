@@ -33,10 +33,10 @@ class _Side:
     def places(self, state: int) -> int:
         return len(self.leaving(state)) + (state in self.targets())
 
-    def width(self) -> float:
-        if not self.labels:
-            return 0.0
-        return max(map(width_of, self.labels.values())) + 20 + _LANE * len(self.targets())
+    def width(self, text_width: float = 0.0) -> float:
+        """Labels, or other texts of this width, and the vertical lines beyond them."""
+        wide = max([text_width, *map(width_of, self.labels.values())])
+        return wide + 20 + _LANE * len(self.targets()) if wide else 0.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class StateDiagram:
         tops = [60 + sum(heights[:i]) + _GAP * i for i in range(len(heights))]
         box = max(110.0, 24 + max(map(width_of, self.states)))
         left = _MARGIN + up.width()
-        right_width = max(down.width(), max((width_of(text) for text in straight.values()), default=0) - box / 2 + 16)
+        right_width = down.width(max(map(width_of, straight.values()), default=0.0) - box / 2)
         height = tops[-1] + heights[-1] + _MARGIN + 24 * len(self.notes)
         picture = SvgPicture(left + box + right_width + _MARGIN, height, self.title)
         middle = left + box / 2
@@ -78,7 +78,7 @@ class StateDiagram:
             bottom = tops[number] + heights[number]
             picture.line([(middle, bottom), (middle, tops[number + 1] - 2)])
             picture.text(middle + 8, bottom + _GAP / 2 + 2, label, "small")
-        _draw_side(picture, down, tops, (left + box, 1), down.width())
+        _draw_side(picture, down, tops, (left + box, 1), right_width)
         _draw_side(picture, up, tops, (left, -1), up.width())
         for number, (kind, text) in enumerate(self.notes):
             y = tops[-1] + heights[-1] + 14 + 24 * number
