@@ -41,9 +41,10 @@ autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 add_module_names = False
 python_use_unqualified_type_names = True
-python_maximum_signature_line_length = 100
+python_maximum_signature_line_length = 160  # of names with their modules
 toc_object_entries_show_parents = "hide"
 nitpicky = True
+highlight_language = "text"  # of blocks without a language: outputs
 smartquotes = False  # "--execute" is an option, not a dash
 
 html_theme = "furo"

@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,14 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from tests.public_api import API_MODULES, MADE_HERE, OPAQUE
+from tests.public_api import API_MODULES, MADE_HERE, OPAQUE, exported
 
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = "migration_docs/README"
+API_PAGES = (
+    "zookeeper-groups", "simple-consumer", "coordinator-groups", "spark", "testing", "java-names", "errors", "prometheus",
+)  # fmt: skip
+"""In the order of the navigation."""
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([\w./-]+)\.md\)")
 
 
@@ -42,8 +45,7 @@ def add_navigation(_: Sphinx, docname: str, content: list[str]) -> None:
     sections = dict(navigation((ROOT / f"{INDEX}.md").read_text("utf-8")))
     maintainers = sections.pop("For maintainers")
     examples = sorted(path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.glob("examples/*/README.md"))
-    api = sorted(f"site/api/{path.stem}" for path in (ROOT / "site" / "api").glob("*.rst"))
-    sections |= {"Python API": api, "Examples": examples}
+    sections |= {"Python API": [f"site/api/{each}" for each in API_PAGES], "Examples": examples}
     sections |= {"The project": ["CHANGELOG", "CONTRIBUTING", "SECURITY", *maintainers]}
     for title, documents in ({"": [INDEX]} | sections).items():
         lines = [f":caption: {title}", ":hidden:", "", *(f"/{each}" for each in documents)]
@@ -74,9 +76,8 @@ def public_names() -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for module in reversed(API_MODULES):
-        loaded = import_module(module)
-        for name in getattr(loaded, "__all__", vars(loaded)):
-            public, described = f"{module}.{name}", getattr(loaded, name)
+        for name, described in exported(module):
+            public = f"{module}.{name}"
             origin = f"{getattr(described, '__module__', module)}.{getattr(described, '__qualname__', name)}"
             found |= {public: public, name: public, origin: public}
     return found
@@ -91,12 +92,20 @@ def name_public_types(_: Sphinx, doctree: nodes.document) -> None:
             node["reftarget"] = of_module or public_names().get(target, target)
 
 
+def leave_out_object(_: Sphinx, doctree: nodes.document) -> None:
+    """That a class derives from ``object`` alone says nothing."""
+    for line in [each for each in doctree.findall(nodes.paragraph) if each.astext() == "Bases: object"]:
+        line.parent.remove(line)
+
+
 def unlink_other_types(
     _: Sphinx, __: BuildEnvironment, node: pending_xref, content: nodes.TextElement
 ) -> nodes.Node | None:
     """Types of Python, of other packages, and of ours inside have no page; a public one without a page is a warning."""
-    is_other = node.get("refdomain") == "py" and node["reftarget"] not in public_names().values()
-    return content if is_other else None
+    target = str(node["reftarget"])
+    if node.get("refdomain") != "py" or target in public_names().values():
+        return None
+    return content if content.astext() else nodes.Text(target)  # "...", which Sphinx takes for a name with an empty end
 
 
 def show_public_bases(_: Sphinx, __: str, ___: type, ____: Any, bases: list[Any]) -> None:
@@ -136,6 +145,7 @@ def copy_start_page(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", add_navigation)
     app.connect("doctree-read", name_public_types)
+    app.connect("doctree-read", leave_out_object)
     app.connect("missing-reference", unlink_other_types)
     app.connect("autodoc-process-docstring", mark_code)
     app.connect("autodoc-process-bases", show_public_bases)

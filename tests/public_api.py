@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
 API_MODULES = (
     "zkconsumer",
     "bridge",
@@ -33,3 +37,11 @@ MADE_HERE = {
     "RecordBatch",
 }
 """What programs get and never make: the arguments of their constructors are the package's."""
+
+
+def exported(module: str) -> Iterator[tuple[str, Any]]:
+    """The names of a module and what they name: its ``__all__``, or the classes that it defines."""
+    loaded = import_module(module)
+    own = [name for name, value in vars(loaded).items() if getattr(value, "__module__", "") == module]
+    for name in getattr(loaded, "__all__", own):
+        yield name, getattr(loaded, name)

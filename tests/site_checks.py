@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tests.public_api import API_MODULES
+from tests.public_api import API_MODULES, exported
 from tests.reference_pages.command_options_page import described_commands
 
 COMMANDS_PAGE = "migration_docs/reference/command-options.html"
@@ -118,30 +117,11 @@ def missing_pages(site: Mapping[str, Page], sources: Iterable[str]) -> Iterator[
 
 
 def missing_names(site: Mapping[str, Page], modules: Iterable[str] = API_MODULES) -> Iterator[str]:
-    """Public names without a description.  A class that two modules export is described once."""
+    """Public classes and functions without a description.  A class that two modules export is described once."""
     ids = {each for page in site.values() for each in page.ids}
-    described = {loaded for module in modules for name, loaded in _exported(module) if f"{module}.{name}" in ids}
-    for module in modules:
-        for name, loaded in _exported(module):
-            if f"{module}.{name}" not in ids and loaded not in described and not _is_value(loaded):
-                yield f"{module}.{name} is not in the API reference"
-
-
-def _exported(module: str) -> Iterator[tuple[str, object]]:
-    loaded = import_module(module)
-    names = getattr(loaded, "__all__", [name for name, value in vars(loaded).items() if _is_defined_in(value, module)])
-    for name in names:
-        value = getattr(loaded, name)
-        yield name, value if not _is_value(value) else name
-
-
-def _is_defined_in(value: object, module: str) -> bool:
-    return isinstance(value, type) and value.__module__ == module
-
-
-def _is_value(value: object) -> bool:
-    """A constant or a module: autodoc shows one only where it has a docstring."""
-    return not callable(value)
+    names = [(f"{module}.{name}", value) for module in modules for name, value in exported(module) if callable(value)]
+    described = {value for name, value in names if name in ids}
+    yield from (f"{name} is not in the API reference" for name, value in names if value not in described)
 
 
 def missing_commands(site: Mapping[str, Page]) -> Iterator[str]:
