@@ -19,7 +19,8 @@ from tests.public_api import API_MODULES, MADE_HERE, OPAQUE, exported
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = "migration_docs/README"
 API_PAGES = (
-    "zookeeper-groups", "simple-consumer", "coordinator-groups", "spark", "testing", "java-names", "errors", "prometheus",
+    "zookeeper-groups", "simple-consumer", "coordinator-groups", "spark", "testing", "java-names", "errors",
+    "prometheus",
 )  # fmt: skip
 """In the order of the navigation."""
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([\w./-]+)\.md\)")
@@ -75,12 +76,14 @@ def public_names() -> dict[str, str]:
     A signature has one of the three.
     """
     found: dict[str, str] = {}
+    origins: dict[str, str] = {}
     for module in reversed(API_MODULES):
         for name, described in exported(module):
             public = f"{module}.{name}"
             origin = f"{getattr(described, '__module__', module)}.{getattr(described, '__qualname__', name)}"
-            found |= {public: public, name: public, origin: public}
-    return found
+            found |= {origin: public, name: public}
+            origins[public] = origin
+    return {public: found[origin] for public, origin in origins.items()} | found
 
 
 def name_public_types(_: Sphinx, doctree: nodes.document) -> None:

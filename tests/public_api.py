@@ -13,8 +13,8 @@ API_MODULES = (
     "bridge.testing",
     "zkconsumer.testing.checker",
     "zkconsumer.testing.sandbox",
-    "zkconsumer.javaapi",
     "zkconsumer.errors",
+    "zkconsumer.javaapi",
 )
 """What the API reference describes; a name of two modules is described in the first."""
 
