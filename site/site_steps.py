@@ -23,6 +23,7 @@ API_PAGES = (
     "prometheus",
 )  # fmt: skip
 """In the order of the navigation."""
+SHORT_CODE_CHARS_MAX = 24
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([\w./-]+)\.md\)")
 
 
@@ -95,6 +96,13 @@ def name_public_types(_: Sphinx, doctree: nodes.document) -> None:
             node["reftarget"] = of_module or public_names().get(target, target)
 
 
+def keep_short_code_whole(_: Sphinx, doctree: nodes.document) -> None:
+    """A browser may break a line after each hyphen of an option."""
+    for code in doctree.findall(nodes.literal):
+        if len(code.astext()) <= SHORT_CODE_CHARS_MAX:
+            code["classes"].append("short")
+
+
 def leave_out_object(_: Sphinx, doctree: nodes.document) -> None:
     """That a class derives from ``object`` alone says nothing."""
     for line in [each for each in doctree.findall(nodes.paragraph) if each.astext() == "Bases: object"]:
@@ -149,6 +157,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", add_navigation)
     app.connect("doctree-read", name_public_types)
     app.connect("doctree-read", leave_out_object)
+    app.connect("doctree-read", keep_short_code_whole)
     app.connect("missing-reference", unlink_other_types)
     app.connect("autodoc-process-docstring", mark_code)
     app.connect("autodoc-process-bases", show_public_bases)

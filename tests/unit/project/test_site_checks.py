@@ -116,6 +116,20 @@ def test_code_in_a_docstring_becomes_a_literal_block() -> None:
     assert lines == ["Reads.", "", "::", "", "    one()", "", "    two()", "", "Then."]
 
 
+def test_the_section_of_the_page_is_open_in_the_navigation() -> None:
+    sections = "".join(
+        f'<p class="caption" role="heading"><span class="caption-text">{name}</span></p>\n<ul{kind}><li>x</li></ul>\n'
+        for name, kind in (("Tutorial", ""), ("Reference", ' class="current"'))
+    )
+    context = {"furo_navigation_tree": f'<div class="sidebar-tree"><ul><li>first</li></ul>\n{sections}</div>'}
+    site_steps().fold_navigation(None, "", "", context, None)
+    assert context["furo_navigation_tree"].replace("\n", "") == (
+        '<div class="sidebar-tree"><ul><li>first</li></ul>'
+        "<details><summary>Tutorial</summary><ul><li>x</li></ul></details>"
+        '<details open><summary>Reference</summary><ul class="current"><li>x</li></ul></details></div>'
+    )
+
+
 def site_steps():  # type: ignore[no-untyped-def]
     """The extension of Sphinx in ``site/``."""
     pytest.importorskip("sphinx")
