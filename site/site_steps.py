@@ -40,7 +40,7 @@ def navigation(index: str) -> Iterator[tuple[str, list[str]]]:
         seen.update(found)
 
 
-def add_navigation(_: Sphinx, docname: str, content: list[str]) -> None:
+def add_navigation(_app: Sphinx, docname: str, content: list[str]) -> None:
     """Append the hidden tables of contents to the start page."""
     if docname != "README":
         return
@@ -50,11 +50,14 @@ def add_navigation(_: Sphinx, docname: str, content: list[str]) -> None:
     sections |= {"Python API": [f"site/api/{each}" for each in API_PAGES], "Examples": examples}
     sections |= {"The project": ["CHANGELOG", "CONTRIBUTING", "SECURITY", *maintainers]}
     for title, documents in ({"": [INDEX]} | sections).items():
-        lines = [f":caption: {title}", ":hidden:", "", *(f"/{each}" for each in documents)]
-        content[0] += "\n```{toctree}\n" + "\n".join(lines[not title :]) + "\n```\n"
+        caption = [f":caption: {title}"] if title else []
+        lines = ["```{toctree}", ":hidden:", *caption, "", *(f"/{each}" for each in documents), "```"]
+        content[0] += "\n" + "\n".join(lines) + "\n"
 
 
-def fold_navigation(_: Sphinx, __: str, ___: str, context: dict[str, Any], ____: nodes.document | None) -> None:
+def fold_navigation(
+    _app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: nodes.document | None
+) -> None:
     """Make each section of the navigation one that a reader opens; that of the page is open."""
 
     def folded(found: re.Match[str]) -> str:
@@ -87,7 +90,7 @@ def public_names() -> dict[str, str]:
     return {public: found[origin] for public, origin in origins.items()} | found
 
 
-def name_public_types(_: Sphinx, doctree: nodes.document) -> None:
+def name_public_types(_app: Sphinx, doctree: nodes.document) -> None:
     """Lead each type in a signature to its public name; one without a module is first a name of the page's module."""
     for node in doctree.findall(pending_xref):
         if node.get("refdomain") == "py":
@@ -96,21 +99,21 @@ def name_public_types(_: Sphinx, doctree: nodes.document) -> None:
             node["reftarget"] = of_module or public_names().get(target, target)
 
 
-def keep_short_code_whole(_: Sphinx, doctree: nodes.document) -> None:
+def keep_short_code_whole(_app: Sphinx, doctree: nodes.document) -> None:
     """A browser may break a line after each hyphen of an option."""
     for code in doctree.findall(nodes.literal):
         if len(code.astext()) <= SHORT_CODE_CHARS_MAX:
             code["classes"].append("short")
 
 
-def leave_out_object(_: Sphinx, doctree: nodes.document) -> None:
+def leave_out_object(_app: Sphinx, doctree: nodes.document) -> None:
     """That a class derives from ``object`` alone says nothing."""
     for line in [each for each in doctree.findall(nodes.paragraph) if each.astext() == "Bases: object"]:
         line.parent.remove(line)
 
 
 def unlink_other_types(
-    _: Sphinx, __: BuildEnvironment, node: pending_xref, content: nodes.TextElement
+    _app: Sphinx, _env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
 ) -> nodes.Node | None:
     """Types of Python, of other packages, and of ours inside have no page; a public one without a page is a warning."""
     target = str(node["reftarget"])
@@ -119,21 +122,21 @@ def unlink_other_types(
     return content if content.astext() else nodes.Text(target)  # "...", which Sphinx takes for a name with an empty end
 
 
-def show_public_bases(_: Sphinx, __: str, ___: type, ____: Any, bases: list[Any]) -> None:
+def show_public_bases(_app: Sphinx, _name: str, _class: type, _options: Any, bases: list[Any]) -> None:
     """Of the classes that a class derives from, show those that a program can import."""
     shown = [each for each in bases if getattr(each, "__name__", "") in public_names() or each.__module__ == "builtins"]
     bases[:] = shown or [object]
 
 
 def hide_constructor(
-    _: Sphinx, what: str, name: str, described: Any, __: Any, signature: str | None, returned: str | None
+    _app: Sphinx, what: str, _name: str, described: Any, _options: Any, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
     """Programs receive objects of these classes and make none."""
     is_made_here = what == "class" and described.__name__ in MADE_HERE | OPAQUE.keys()
     return ("", None) if is_made_here else (signature, returned)
 
 
-def mark_code(_: Sphinx, __: str, ___: str, ____: Any, _____: Any, lines: list[str]) -> None:
+def mark_code(_app: Sphinx, _what: str, _name: str, _described: Any, _options: Any, lines: list[str]) -> None:
     """Docstrings show code as an indented block: for Sphinx it needs ``::`` before it."""
     found: list[str] = []
     for number, line in enumerate(lines):
