@@ -18,6 +18,8 @@ so that the packages of a fork lead to the fork.
 
 AVRO = ["fastavro>=1.9"]
 
+DOCS = ["furo>=2024.8", "myst-parser>=4", "sphinx>=8.1"]
+
 FAST = ["isal>=1.6", "zstandard>=0.22"]
 
 METRICS = ["prometheus-client>=0.14"]
@@ -139,13 +141,14 @@ setup(
     extras_require={
         "avro": AVRO,
         "bench": BENCH,
-        "dev": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *WEB, *TEST, *BENCH, "pre-commit>=4"],
+        "dev": [*AVRO, *DOCS, *FAST, *METRICS, *POSTGRES, *SPARK, *WEB, *TEST, *BENCH, "pre-commit>=4"],
+        "docs": DOCS,
         "fast": FAST,
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,
         "postgres": POSTGRES,
         "spark": SPARK,
-        "test": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *WEB, *TEST],
+        "test": [*AVRO, *DOCS, *FAST, *METRICS, *POSTGRES, *SPARK, *WEB, *TEST],
         "watch": ["rich>=13"],
         "web": WEB,
         "zookeeper-kerberos": ["gssapi>=1.8"],

@@ -1,6 +1,6 @@
 """Reads from the sources what the reference pages must contain, and generates the pages that need nothing else.
 
-    python tests/generate_docs.py            names the generated pages that are outdated; exit code 1 if there is one
+    python tests/generate_docs.py            names the generated files that are outdated; exit code 1 if there is one
     python tests/generate_docs.py --write    writes them
 
 The sources are parsed and not imported, so a page does not depend on the installed packages.
@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bridge.spark.pipeline.status.pipeline_metrics import PIPELINE_METRICS  # noqa: E402
+from tests.pictures.picture_files import PICTURES  # noqa: E402
 from tests.reference_pages import (  # noqa: E402
+    command_options_page,
     command_outcomes_page,
     config_page,
     consumer_metrics_table,
@@ -39,6 +41,7 @@ from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
 
 REFERENCE = ROOT / "migration_docs" / "reference"
+PICTURE_FOLDER = ROOT / "migration_docs" / "pictures"
 KAFKAS_KEYS = ROOT / "tests" / "data" / "kafka-3.0.0-consumer-config.txt"
 KAFKAS_DEFAULTS = ROOT / "tests" / "data" / "kafka-3.0.0-consumer-defaults.txt"
 
@@ -416,6 +419,7 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
     "spark-options.md": lambda _: spark_option_page.render_options(kafkas_keys()),
     "development-broker.md": lambda _: development_broker_page.render(),
     "kafka-log-texts.md": lambda _: kafka_log_text_page.render(),
+    "command-options.md": lambda _: command_options_page.render(),
     "command-outcomes.md": lambda _: command_outcomes_page.render(),
     "migration-phases.md": lambda _: phases_page.render(),
     "migration-exit-codes.md": lambda _: migrate_exit_codes_page.render(),
@@ -425,8 +429,9 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
 def main() -> int:
     files = sources()
     stale = 0
-    for name, render in PAGES.items():
-        page, wanted = REFERENCE / name, render(files)
+    wanted_texts = {REFERENCE / name: render(files) for name, render in PAGES.items()}
+    wanted_texts |= {PICTURE_FOLDER / name: draw() for name, draw in PICTURES.items()}
+    for page, wanted in wanted_texts.items():
         if page.exists() and page.read_text("utf-8") == wanted:
             continue
         stale = 1

@@ -1,6 +1,6 @@
 """Runs the parts of the test suite and prints a table of the time that each took, in minutes.
 
-    python tests/run_parts.py all|unit|delta|installed|nightly [pytest arguments]
+    python tests/run_parts.py all|unit|delta|installed|site|nightly [pytest arguments]
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
 parts one after the other.  Each lane without servers is one pytest with folders of its own: each worker of pytest-xdist
@@ -142,6 +142,7 @@ SPARK = Part(
 )
 PIPELINES = Part("pipelines", ((*PYTEST, "-m", "real and not nightly", *PIPELINE_TESTS),), 20)
 INSTALLED = Part("the installed wheel", ((sys.executable, "tests/run_installed.py", "build"),), 1.5)
+SITE = Part("documentation site", ((sys.executable, "tests/build_site.py"),), 1.5)
 EACH_PYTHON = Part("the wheel, each Python", ((sys.executable, "tests/run_installed.py", "pythons"),), 12)
 DELTA = Part("Delta, pyspark 4.2", ((sys.executable, "tests/run_delta.py"),), 5)
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
@@ -175,13 +176,14 @@ SUITES = {
             (PIPELINES,),
             (SPARK,),
             (MIGRATION, INTEROP, WHOLE),
-            (REAL, CONFORMANCE, WEB, INSTALLED),
+            (REAL, CONFORMANCE, WEB, INSTALLED, SITE),
             (MIXED_WITHOUT, WITHOUT, DELTA),
         ),
     ),
     "delta": (((DELTA,),),),
     "installed": (((INSTALLED,),),),
-    "unit": (((LINT, TYPES, WITHOUT), *((part,) for part in UNIT_LANES)),),
+    "site": (((SITE,),),),
+    "unit": (((LINT, TYPES, SITE, WITHOUT), *((part,) for part in UNIT_LANES)),),
     "nightly": (
         ((COLLECT_ALL,),),
         ((NIGHTLY_UNIT,),),

@@ -131,7 +131,7 @@ class FetchRequest:
 
 
 class FetchRequestBuilder:
-    """Builds ``FetchRequest``s one after the other; correlation ids start at 0, as in the Scala consumer.
+    """Builds objects of ``FetchRequest`` one after the other; correlation ids start at 0, as in the Scala consumer.
 
     ``build`` removes the partitions; all other values remain for the next request.
     """

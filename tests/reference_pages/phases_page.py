@@ -54,11 +54,7 @@ _CHAPTER = """\
 
 {what}
 
-```mermaid
-stateDiagram-v2
-    [*] --> {first}: apply
-{arrows}
-```
+![The phases and the commands between them; the table below has the same](../pictures/phases-{strategy}.svg)
 
 | in phase | forward | back |
 |---|---|---|
@@ -128,8 +124,6 @@ def _moves() -> list[Phase]:
 
 def _chapter(strategy: Strategy) -> str:
     found = list(arrows(strategy))
-    lines = [f"    {before.value} --> {after.value}: {_label(strategy, before, after)}" for before, after in found]
-    lines += [f"    {phase.value} --> [*]" for phase in dict.fromkeys(after for _, after in found) if phase in ENDED]
     rows = []
     for phase in dict.fromkeys(before for before, _ in found):
         ways: dict[bool, list[str]] = {True: [], False: []}
@@ -137,12 +131,10 @@ def _chapter(strategy: Strategy) -> str:
             word = command(strategy, after)
             ways[word != "rollback"].append(f"`{word}`, into `{after.value}`")
         rows.append(f"| `{phase.value}` | {', '.join(ways[True]) or '-'} | {', '.join(ways[False]) or '-'} |")
-    return _CHAPTER.format(
-        strategy=strategy, what=_STRATEGIES[strategy], first=FORWARD[strategy][0].value,
-        arrows="\n".join(lines), rows="\n".join(rows),
-    )  # fmt: skip
+    return _CHAPTER.format(strategy=strategy, what=_STRATEGIES[strategy], rows="\n".join(rows))
 
 
-def _label(strategy: Strategy, before: Phase, after: Phase) -> str:
+def label(strategy: Strategy, before: Phase, after: Phase) -> str:
+    """The command that leads from a phase to the next, and the store to which the authority moves."""
     moved = authority_of(before) != authority_of(after)
     return command(strategy, after) + (f", authority to {_STORES[authority_of(after)]}" if moved else "")

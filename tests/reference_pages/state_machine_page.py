@@ -7,6 +7,7 @@ equal.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from enum import Enum
 
@@ -36,7 +37,8 @@ A member of a group has six kinds of state machine: one for the session, one for
 registration znode, one for the rebalance attempt, one for each partition that it owns, and one for the calls of the
 rebalance listener. `member_state_machine` contains them. An event that a table does not have is a defect: the error
 shows the last transitions of the machine.
-The diagrams leave out events that do not change the state.
+The diagrams leave out events that do not change the state. Lines at the right side lead down, lines at the left side
+lead up; all transitions to one state share a line.
 """
 
 
@@ -48,12 +50,7 @@ def state_machine_page() -> str:
 def _section(machine: type[StateMachine]) -> Iterator[str]:
     yield f"## {machine.__name__}\n"
     yield f"{_summary(machine)}\n"
-    yield "```mermaid"
-    yield "stateDiagram-v2"
-    yield f"    [*] --> {machine.INITIAL.value}"
-    for (before, after), events in _transitions(machine).items():
-        yield f"    {before} --> {after}: {', '.join(events)}"
-    yield "```\n"
+    yield f"![The states of {machine.__name__}; the table below has the same](../pictures/{picture_name(machine)})\n"
     yield "| state | event | leads to |"
     yield "|---|---|---|"
     for (before, event), handler in _rows(machine):
@@ -67,13 +64,19 @@ def _section(machine: type[StateMachine]) -> Iterator[str]:
     yield ""
 
 
+def picture_name(machine: type[StateMachine]) -> str:
+    """The file of the diagram; ``tests/pictures`` draws it."""
+    words = re.findall("[A-Z][a-z]+", machine.__name__)
+    return "-".join(words).lower() + ".svg"
+
+
 def _rows(machine: type[StateMachine]) -> list[tuple[tuple[Enum, type], Transition]]:
     """The rows of the table, ordered by state; the table itself lists an event of many states once."""
     order = list(type(machine.INITIAL))
     return sorted(machine.TRANSITIONS.items(), key=lambda row: order.index(row[0][0]))
 
 
-def _transitions(machine: type[StateMachine]) -> dict[tuple[str, str], list[str]]:
+def arrows_of(machine: type[StateMachine]) -> dict[tuple[str, str], list[str]]:
     """(state, next state) -> events; without those that stay."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (before, event), handler in _rows(machine):

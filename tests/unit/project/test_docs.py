@@ -42,6 +42,8 @@ from tests.doc_citations import Row, ported_problems
 from tests.generate_docs import (
     BASE,
     PAGES,
+    PICTURE_FOLDER,
+    PICTURES,
     REFERENCE,
     ROOT,
     WHO_ACTS,
@@ -425,6 +427,12 @@ def test_what_is_better_names_its_test() -> None:
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     page = REFERENCE / name
     assert page.read_text("utf-8") == PAGES[name](sources()), "python tests/generate_docs.py --write"
+
+
+@pytest.mark.parametrize("name", list(PICTURES))
+def test_a_drawing_is_up_to_date_and_a_page_shows_it(name: str) -> None:
+    assert (PICTURE_FOLDER / name).read_text("utf-8") == PICTURES[name](), "python tests/generate_docs.py --write"
+    assert any(f"pictures/{name})" in page.read_text("utf-8") for page in pages()), "no page shows it"
 
 
 def test_the_errors_of_both_packages_are_on_the_page() -> None:

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.public_api import MADE_HERE, OPAQUE
+
 PLACES = {
     "zkconsumer": ("zkconsumer",),
     "zkconsumer.javaapi": ("zkconsumer.javaapi", "zkconsumer"),
@@ -22,26 +24,6 @@ PLACES = {
 """Module -> from where what its signatures name may be imported."""
 
 OURS = ("zkconsumer", "bridge")
-
-OPAQUE = {
-    "Connection": "a program makes none: what a Connect gives, it gives back to the connector",
-    "SecureConnectionFactory": "a program makes none: connection_factory_from_config makes it for a SimpleConsumer",
-    "ZkStore": "a program makes none: it hands on what zkconsumer.testing, or an embedding, made",
-}
-"""Types that are exported for annotations, and whose own methods are the package's."""
-
-MADE_HERE = {
-    "ByteColumn",
-    "ConsumerConnector",
-    "ConsumerIterator",
-    "FetchedRecords",
-    "KafkaStream",
-    "MessageAndMetadata",
-    "Poison",
-    "Record",
-    "RecordBatch",
-}
-"""What programs get and never make: the arguments of their constructors are the package's."""
 
 INTERNAL = {
     "ConsumerConfig.ORIGIN": "the reference page names it",

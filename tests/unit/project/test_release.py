@@ -154,16 +154,25 @@ def test_only_a_tag_publishes_and_no_pull_request_starts_the_workflow() -> None:
     assert publish["needs"] == "check"
     assert set(WORKFLOW["jobs"]["check"]["needs"]) == {"source", "wheels"}
     assert publish["steps"][-1]["with"] == {"attestations": True}
+    site = WORKFLOW["jobs"]["publish-site"]
+    assert (site["if"], site["needs"]) == (publish["if"], ["publish", "site"])
 
 
-def test_only_the_job_that_publishes_has_a_right_and_it_runs_no_code_of_the_repository() -> None:
+def test_only_the_jobs_that_publish_have_a_right_and_they_run_no_code_of_the_repository() -> None:
     assert WORKFLOW["permissions"] == {}
     rights = {name: job["permissions"] for name, job in WORKFLOW["jobs"].items()}
     assert rights.pop("publish") == {"id-token": "write"}
+    assert rights.pop("publish-site") == {"id-token": "write", "pages": "write"}
     assert all(each == {"contents": "read"} for each in rights.values())
-    steps = WORKFLOW["jobs"]["publish"]["steps"]
+    steps = [step for name in ("publish", "publish-site") for step in WORKFLOW["jobs"][name]["steps"]]
     assert [step for step in steps if "run" in step or "checkout" in step["uses"]] == []
     assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
+
+
+def test_the_site_is_built_by_the_release_of_tox_that_the_tests_use() -> None:
+    constraints = (ROOT / "tests" / "constraints.txt").read_text().split("\n")
+    [tox] = [each for each in constraints if each.startswith("tox==")]
+    assert any(step.get("run") == f"pipx run {tox} -e site" for step in WORKFLOW["jobs"]["site"]["steps"])
 
 
 def test_each_action_is_pinned_to_a_commit_and_each_tool_to_a_release() -> None:

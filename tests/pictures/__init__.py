@@ -1,0 +1,1 @@
+"""The drawings of the pages, as SVG: ``tests/generate_docs.py`` writes them.  Pure."""
