@@ -11,7 +11,7 @@ import click
 
 from bridge.migration.inspect.group_inspection import inspect_group
 from bridge.migration.plan.plan_checks import NEXT_COMMAND_MARK, next_command, plan_command
-from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
+from zkconsumer.admin.describe import COLUMNS, DROPPABLE_COLUMNS, UNKNOWN, GroupDescribeRow
 from zkconsumer.admin.zookeeper_group import owner_display, read_control
 from zkconsumer.cli.command_hints import complete_commands, given_arguments
 from zkconsumer.cli.common import print_table
@@ -67,6 +67,7 @@ def show_rows(plan: MigrationPlan) -> None:
     print_table(
         PLANNED_COLUMNS,
         ((*row.cells, planned.target, planned_remark(planned)) for row, planned in partition_rows(plan)),
+        ("GROUP", *DROPPABLE_COLUMNS),
     )
 
 

@@ -24,12 +24,15 @@ from zkconsumer.admin.coordinator_group_snapshot import (
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC
 from zkconsumer.admin.describe import (
     COLUMNS,
+    DROPPABLE_COLUMNS,
     LAG_SECONDS_COLUMN,
     GroupDescribeRow,
     OffsetStorageMode,
     differing_offsets,
 )
 from zkconsumer.admin.group_members import (
+    DROPPABLE_MEMBER_COLUMNS,
+    DROPPABLE_STATE_COLUMNS,
     MEMBER_COLUMNS,
     STATE_COLUMNS,
     VERBOSE_MEMBER_COLUMNS,
@@ -61,6 +64,9 @@ LIST_GROUPS_COMMAND = "zkconsumer groups list"
 LIST_SCHEMA = "zkconsumer/groups-list/1"
 DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 DESCRIBE_ALL_SCHEMA = "zkconsumer/groups-describe-all/1"
+
+LIST_COLUMNS = ("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE")
+DROPPABLE_LIST_COLUMNS = ("STATE", "TOPICS", "LAST-COMMIT")
 
 DescribeView: TypeAlias = Literal["members", "state"]
 
@@ -96,7 +102,7 @@ def list_(context: click.Context, which: str, output: Output, cluster: ClusterOp
     if output == "json":
         print_json(group_list_document(shown, found.not_known))
     else:
-        print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_listing_cells, shown))
+        print_table(LIST_COLUMNS, map(_listing_cells, shown), DROPPABLE_LIST_COLUMNS)
         if not shown:
             print_message(_empty_list_text(session, bool(lines), which, is_all_known=not found.not_known))
     if found.not_known:
@@ -308,18 +314,28 @@ def _print_described(reports: Sequence[DescribeReport], view: DescribeView | Non
     if view == "members":
         _print_members(reports, is_verbose=is_verbose)
     elif view == "state":
-        print_table(STATE_COLUMNS, (row.cells for report in reports for row in report.states))
+        print_table(STATE_COLUMNS, (row.cells for report in reports for row in report.states), DROPPABLE_STATE_COLUMNS)
     else:
         rows = (row for report in reports for row in report.rows)
-        print_table((*COLUMNS, LAG_SECONDS_COLUMN), ((*row.cells, row.lag_seconds_cell) for row in rows))
+        print_table(
+            (*COLUMNS, LAG_SECONDS_COLUMN),
+            ((*row.cells, row.lag_seconds_cell) for row in rows),
+            _droppable(reports, DROPPABLE_COLUMNS),
+        )
+
+
+def _droppable(reports: Sequence[DescribeReport], columns: Sequence[str]) -> tuple[str, ...]:
+    """The column GROUP is the least important one if it has the same value in each row."""
+    return tuple(columns) if len(reports) > 1 else ("GROUP", *columns)
 
 
 def _print_members(reports: Sequence[DescribeReport], *, is_verbose: bool) -> None:
     rows = [row for report in reports for row in report.members]
     if is_verbose:
-        print_table(VERBOSE_MEMBER_COLUMNS, (row.verbose_cells for row in rows))
+        droppable = _droppable(reports, DROPPABLE_MEMBER_COLUMNS)
+        print_table(VERBOSE_MEMBER_COLUMNS, (row.verbose_cells for row in rows), droppable)
     else:
-        print_table(MEMBER_COLUMNS, (row.cells for row in rows))
+        print_table(MEMBER_COLUMNS, (row.cells for row in rows), _droppable(reports, DROPPABLE_MEMBER_COLUMNS))
     for report in reports:
         group = "The group" if len(reports) == 1 else f"Group {report.document['group']}"
         if any(state.members is None for state in report.states):

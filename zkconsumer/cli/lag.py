@@ -25,10 +25,11 @@ from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import (
     EXIT_FAILED,
     NO_VALUE,
+    how_to_see_all,
     open_admin_session,
     print_json,
     print_not_known,
-    table_lines,
+    table_layout,
     utc_text,
 )
 from zkconsumer.cli.console import print_message
@@ -58,6 +59,7 @@ LAG_COLUMNS = (
     "CAUGHT-UP-IN",
     "CONSUMER-ID",
 )
+DROPPABLE_LAG_COLUMNS = ("LOG-END-OFFSET", "CONSUMER-ID", "CURRENT-OFFSET", "CAUGHT-UP-IN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,11 +352,13 @@ def _lines(rows: Sequence[GroupDescribeRow]) -> list[str]:
     places = [[name.lower().replace("-", "_") for name in COLUMNS].index(name) for name in shown]
     owner = COLUMNS.index("CONSUMER-ID")
     cells = [[*(row.cells[place] for place in places), *_time_cells(row), row.cells[owner]] for row in rows]
-    lines = list(table_lines(LAG_COLUMNS, cells))
+    layout = table_layout(LAG_COLUMNS, cells, DROPPABLE_LAG_COLUMNS)
+    lines = list(layout.lines)
     times = _lag_times(rows)
     if times:
         lines.append(f"LARGEST LAG-SECONDS {lag_time_total_text(LagTimeTotal.of(each.lag for each in times))}")
-    return [*lines, f"TOTAL {LagTotal.of(rows)}"]
+    note = layout.note(how_to_see_all())
+    return [*lines, f"TOTAL {LagTotal.of(rows)}", *([] if note is None else [note])]
 
 
 def _time_cells(row: GroupDescribeRow) -> tuple[str | None, str | None, str | None]:

@@ -289,6 +289,7 @@ def diff(
                 (group, tp.topic, tp.partition, UNKNOWN if tp in unreadable else one, other, _difference(one, other))
                 for tp, one, other in rows
             ),
+            ("GROUP",),
         )
     if not partitions:
         where = f"{names[0]} or {names[1]}"
