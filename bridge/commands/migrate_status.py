@@ -32,6 +32,7 @@ from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_jso
 from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
+from zkconsumer.cli.terminal import BAD, FACT_COLOURS, coloured
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
@@ -83,7 +84,8 @@ def status(context: click.Context, group: str, watch: bool, output: OutputFormat
             facts = list(_facts(context, found))
             if facts != shown:
                 for name, words in facts:
-                    click.echo(printable(f"{name}: {words}"))
+                    text = coloured(printable(words), FACT_COLOURS.get(name), sys.stdout)
+                    click.echo(f"{printable(name)}: {text}")
                 for line in next_command_lines(None if found.control is None else found.control.phase, steps):
                     print_message(line)
                 shown = facts
@@ -236,7 +238,7 @@ def verify(context: click.Context, group: str, output: OutputFormat, cluster: Cl
         print_json(document)
     else:
         for line in differences:
-            click.echo(printable(line))
+            click.echo(coloured(printable(line), BAD, sys.stdout))
         what = (
             "the fences"
             if phase in PHASES_WITHOUT_COMPARISON

@@ -6,6 +6,7 @@ Data is written to standard output, messages to standard error.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from zkconsumer.cli.options import (
     read_settings_file,
 )
 from zkconsumer.cli.table_layout import TableLayout, lay_out_table
-from zkconsumer.cli.terminal import terminal_width
+from zkconsumer.cli.terminal import cell_colour, has_colours, terminal_width
 from zkconsumer.errors import UsageError
 
 EXIT_FAILED = 1
@@ -133,7 +134,8 @@ def table_layout(
     """
     width = None if is_wide or is_wide_wanted() else terminal_width()
     texts = [[_cell(value) for value in row] for row in rows]
-    return lay_out_table(heads, texts, width, droppable=droppable, empty=NO_VALUE)
+    paint = cell_colour if has_colours(sys.stdout) else None
+    return lay_out_table(heads, texts, width, droppable=droppable, empty=NO_VALUE, paint=paint)
 
 
 def how_to_see_all() -> str:

@@ -214,7 +214,7 @@ def test_help_loads_what_finds_commands_and_none_of_them() -> None:
     }
     names = (
         *("", ".command_hints", ".console", ".contexts", ".first_commands", ".json_errors", ".lazy_commands", ".main"),
-        ".options",
+        *(".options", ".terminal"),
     )
     finders = {"zkconsumer.errors", "zkconsumer.properties", *(f"zkconsumer.cli{name}" for name in names)}
     assert code == "0"

@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors, fill_clicks
 from zkconsumer.cli import common, main, terminal
+from zkconsumer.cli.console import print_error
+from zkconsumer.observe.lag_trend import LagTrend
 
 
 class FakeTerminal(io.StringIO):
@@ -81,3 +83,43 @@ def test_a_closed_stream_is_no_terminal() -> None:
     stream = io.StringIO()
     stream.close()
     assert not terminal.is_terminal(stream)
+
+
+def test_colours_are_only_on_a_terminal_that_wants_them() -> None:
+    assert terminal.has_colours(FakeTerminal(), {"TERM": "xterm"})
+    assert terminal.has_colours(FakeTerminal(), {"NO_COLOR": ""})
+    assert not terminal.has_colours(FakeTerminal(), {"NO_COLOR": "1"})
+    assert not terminal.has_colours(FakeTerminal(), {"TERM": "dumb"})
+    assert not terminal.has_colours(io.StringIO(), {"TERM": "xterm"})
+
+
+def test_each_trend_with_a_colour_exists() -> None:
+    assert set(terminal.CELL_COLOURS["TREND"]) <= {trend.value for trend in LagTrend}
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "shown"),
+    [
+        ("TREND", "falling-behind", "\x1b[31mfalling-behind\x1b[0m"),
+        ("LAG", "?", "\x1b[33m?\x1b[0m"),
+        ("REMARK", "REFUSED: a reason", "\x1b[31mREFUSED: a reason\x1b[0m"),
+    ],
+)
+def test_a_cell_has_the_colour_of_its_meaning(head: str, text: str, shown: str) -> None:
+    paint = terminal.cell_colour(head, text)
+    assert paint is not None
+    assert paint(text) == shown
+
+
+def test_most_cells_have_no_colour() -> None:
+    assert terminal.cell_colour("LAG", "7") is None
+    assert terminal.cell_colour("TOPIC", "Stable") is None
+
+
+def test_the_prefix_of_an_error_is_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = FakeTerminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    print_error("no such group")
+    assert stream.getvalue() == "\x1b[31mzkconsumer: \x1b[0mno such group\n"
