@@ -26,6 +26,7 @@ from bridge.migration.offsets.offset_verification import VerifyCopiedOffsets
 from bridge.migration.steps.migration_context import caller_description, open_migration, read_effective_plan
 from bridge.migration.steps.step import StepRefused
 from zkconsumer.admin.text_format import count_text, list_text
+from zkconsumer.base.progress import progress_task
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json, print_not_known, utc_text
@@ -232,7 +233,8 @@ def verify(context: click.Context, group: str, output: OutputFormat, cluster: Cl
     """
     paths.check_group(group)
     session = open_zookeeper_session(context, cluster)
-    document = read_verify_document(session, group)
+    with progress_task("comparing both stores"):
+        document = read_verify_document(session, group)
     differences, phase = document["differences"], Phase(document["phase"])
     if output == "json":
         print_json(document)

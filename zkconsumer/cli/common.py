@@ -33,7 +33,7 @@ from zkconsumer.cli.options import (
     read_settings_file,
 )
 from zkconsumer.cli.table_layout import TableLayout, lay_out_table
-from zkconsumer.cli.terminal import cell_colour, has_colours, terminal_width
+from zkconsumer.cli.terminal import before_output, cell_colour, has_colours, terminal_width
 from zkconsumer.errors import UsageError
 
 EXIT_FAILED = 1
@@ -111,12 +111,14 @@ def print_not_known(words: Iterable[str]) -> None:
 def print_json(value: object, *, is_line: bool = False) -> None:
     """Print one JSON document with completed commands.  ``is_line``: on one line, one of many."""
     mark_json_printed()
+    before_output()
     click.echo(json.dumps(complete_commands_in_json(value), indent=None if is_line else 2))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], droppable: Sequence[str] = ()) -> None:
     """Print ``table_layout``, and below it what does not fit into the terminal."""
     layout = table_layout(heads, rows, droppable)
+    before_output()
     for line in layout.lines:
         click.echo(line)
     note = layout.note(how_to_see_all())

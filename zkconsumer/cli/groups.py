@@ -47,6 +47,7 @@ from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.admin.text_format import count_text
 from zkconsumer.admin.zookeeper_group_list import GroupListing, group_names, list_groups
 from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot, configured_storage, read_group_snapshot
+from zkconsumer.base.progress import progress_task
 from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_json, print_not_known, print_table, utc_text
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.lazy_commands import LazyGroup
@@ -285,10 +286,13 @@ def _describe_every_group(
     """A topic that a group does not have is no failure here."""
     listed = read_group_listings(session)
     reports: dict[str, DescribeReport] = {}
-    for name in dict.fromkeys(line.group for line in listed.lines):
-        report = read_describe_report(session, name, topics)
-        if report is not None:  # it was deleted meanwhile
-            reports[name] = report
+    names = list(dict.fromkeys(line.group for line in listed.lines))
+    with progress_task("reading", len(names), "groups") as task:
+        for name in names:
+            report = read_describe_report(session, name, topics)
+            if report is not None:  # it was deleted meanwhile
+                reports[name] = report
+            task.advance()
     not_known = [
         *listed.not_known,
         *(f"group {name}: {one}" for name, each in reports.items() for one in each.not_known),

@@ -21,6 +21,7 @@ from zkconsumer.admin.lag_time_text import caught_up_in_text, lag_time_total_jso
 from zkconsumer.admin.text_format import count_text
 from zkconsumer.admin.zookeeper_group_snapshot import configured_storage, read_group_snapshot
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.progress import progress_listener
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import (
     EXIT_FAILED,
@@ -143,7 +144,8 @@ def lag(
             print_json(lag_document(each), is_line=True)
             sys.stdout.flush()
     else:
-        _watch(looks)
+        with progress_listener(None):  # the table is redrawn in place
+            _watch(looks)
 
 
 def first_lag_snapshot(

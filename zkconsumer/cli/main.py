@@ -22,6 +22,7 @@ from zkconsumer.cli.console import print_error
 from zkconsumer.cli.first_commands import print_first_commands
 from zkconsumer.cli.json_errors import print_json_error
 from zkconsumer.cli.lazy_commands import SHORT_HELP_CHARS_MAX, LazyGroup, load_command
+from zkconsumer.cli.terminal import is_terminal
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.version import __version__
 
@@ -103,7 +104,12 @@ class RootCommand(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; errors become a message and an exit code, and a JSON document if the command prints JSON."""
         try:
-            return self._invoke(ctx)
+            if not is_terminal(sys.stderr):
+                return self._invoke(ctx)
+            from zkconsumer.cli.progress import terminal_progress
+
+            with terminal_progress():
+                return self._invoke(ctx)
         except click.exceptions.Exit as end:
             try:
                 print_json_error(ctx, end.exit_code)

@@ -33,6 +33,22 @@ UNKNOWN_TEXT = "?"
 REFUSED_PREFIX = "REFUSED:"
 
 
+_before_output: list[Callable[[], None]] = []
+"""Called before a command prints: they remove a line that is rewritten (``progress``)."""
+
+
+def on_output(callback: Callable[[], None]) -> Callable[[], None]:
+    """Call ``callback`` before each output of ``console`` and ``common``; the function that is returned ends that."""
+    _before_output.append(callback)
+    return lambda: _before_output.remove(callback)
+
+
+def before_output() -> None:
+    """Called by the functions that print."""
+    for callback in _before_output:
+        callback()
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Whether the stream is a terminal; False for a stream that was closed."""
     try:
