@@ -72,7 +72,7 @@ DROPPABLE_LIST_COLUMNS = ("STATE", "TOPICS", "LAST-COMMIT")
 DescribeView: TypeAlias = Literal["members", "state"]
 
 
-@click.group(cls=LazyGroup, lazy_commands=LAZY_COMMANDS)
+@click.group(cls=LazyGroup, lazy_commands=LAZY_COMMANDS, plugin_parent="groups")
 def groups() -> None:
     """List, describe, examine and delete consumer groups in ZooKeeper and at their coordinators."""
 
