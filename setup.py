@@ -155,6 +155,7 @@ setup(
         "zkconsumer.commands": [
             "broker=bridge.commands.broker_command:broker",
             "demo=bridge.commands.demo:demo",
+            "groups.top=bridge.commands.groups_top:top",
             "migrate=bridge.commands.migrate:migrate",
             "pipeline=bridge.commands.pipeline:pipeline",
             "spark=bridge.commands.spark:spark",

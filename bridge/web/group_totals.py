@@ -7,26 +7,49 @@ offsets are not in ZooKeeper alone (it was migrated, or a partition has an offse
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from bridge.web.page_documents import total_json
 from zkconsumer.admin.admin_session import AdminSession, AnySession
 from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS
-from zkconsumer.admin.describe import GroupDescribeRow
+from zkconsumer.admin.describe import UNKNOWN, GroupDescribeRow
 from zkconsumer.admin.log_ranges import NO_SUCH_PARTITION, LogRange, log_ranges
 from zkconsumer.admin.zookeeper_group import read_topics
 from zkconsumer.admin.zookeeper_group_snapshot import configured_storage
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.znode_formats import parse_offset
+from zkconsumer.zk.znode_formats import parse_control, parse_offset
 
 if TYPE_CHECKING:
     from bridge.web.read_state import Document
 
 
-def read_group_totals(session: AnySession, document: Document) -> dict[str, Document]:
+def read_group_phases(session: AnySession, document: Document) -> dict[str, str]:
+    """Group -> phase of its migration, of the groups that have a control znode; ``?`` if that cannot be read.
+
+    Raises ``UnavailableError`` when ZooKeeper does not answer.
+    """
+    if not isinstance(session, AdminSession):
+        return {}
+    groups = {paths.control(one["group"]): one["group"] for one in document["groups"]}
+    return {groups[path]: _phase(node.data) for path, node in session.get_many(groups).items()}
+
+
+def _phase(data: bytes) -> str:
+    try:
+        return parse_control(data).phase
+    except MalformedZnode:
+        return UNKNOWN
+
+
+def read_group_totals(
+    session: AnySession, document: Document, migrating: Collection[str] | None = None
+) -> dict[str, Document]:
     """``total_json`` by group, of the ZooKeeper groups in the document of ``groups list``.
+
+    ``migrating``: the groups with a control znode, if they were read before.
 
     Groups that are missing: see above.  If brokers do not answer, their partitions count as unknown.  Raises
     ``UnavailableError`` when ZooKeeper does not answer.
@@ -34,8 +57,9 @@ def read_group_totals(session: AnySession, document: Document) -> dict[str, Docu
     if not isinstance(session, AdminSession) or configured_storage(session) in ("kafka", "dual"):
         return {}
     groups = [one["group"] for one in document["groups"] if one["kind"] != "coordinator"]
-    controlled = session.get_many(paths.control(group) for group in groups)
-    groups = [group for group in groups if paths.control(group) not in controlled]
+    if migrating is None:
+        migrating = read_group_phases(session, document)
+    groups = [group for group in groups if group not in migrating]
     offsets = _read_offsets(session, groups)
     existing = read_topics(session, {tp.topic for found in offsets.values() for tp in found})
     wanted = {
