@@ -66,6 +66,14 @@ LIST_SCHEMA = "zkconsumer/groups-list/1"
 DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 DESCRIBE_ALL_SCHEMA = "zkconsumer/groups-describe-all/1"
 
+GROUP_STATES = (
+    "Stable", "Empty", "Dead", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling",
+)  # fmt: skip
+"""The states of kafka-consumer-groups (ConsumerGroupState of 4.0)."""
+
+OLD_STATE_NAMES = {"AwaitingSync": "CompletingRebalance"}
+"""Name that brokers 0.9 to 0.11 report -> name of the state from 1.0 on."""
+
 LIST_COLUMNS = ("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE")
 DROPPABLE_LIST_COLUMNS = ("STATE", "TOPICS", "LAST-COMMIT")
 
@@ -80,17 +88,51 @@ def groups() -> None:
 # --- list -------------------------------------------------------------------------------------------------------
 
 
+def _states(value: str | None) -> frozenset[str] | None:
+    """Parse ``--state``; None: it is not given, empty: without a value.  Raises ``click.BadParameter``."""
+    if value is None:
+        return None
+    names = {name.lower(): name for name in GROUP_STATES}
+    given = [name.strip() for name in value.split(",")] if value else []
+    if any(name.lower() not in names for name in given):
+        raise click.BadParameter(f"Invalid state list '{value}'. Valid states are: {', '.join(GROUP_STATES)}")
+    return frozenset(names[name.lower()] for name in given)
+
+
+def _has_state(line: CoordinatorGroupListing, states: frozenset[str]) -> bool:
+    """Whether the group is in one of the states; older brokers have another name for one of them."""
+    return OLD_STATE_NAMES.get(line.state, line.state) in states
+
+
+def _among(which: str) -> str:
+    return "" if which == "all" else f", among the groups {'with' if which == 'active' else 'without'} members"
+
+
 @groups.command(name="list")
 @click.option("--all", "which", flag_value="all", default="all", help="Every group (the default).")
 @click.option("--active", "which", flag_value="active", help="Groups with a registered member.")
 @click.option("--empty", "which", flag_value="empty", help="Groups without a registered member.")
+@click.option(
+    "--state",
+    "states",
+    is_flag=False,
+    flag_value="",
+    metavar="[STATE,…]",
+    callback=lambda _context, _parameter, value: _states(value),
+    help="Only coordinator groups in these states; without a value: all groups, as without --state.",
+)
 @report_options
-def list_(context: click.Context, which: str, output: Output, cluster: ClusterOptions) -> None:
+def list_(
+    context: click.Context, which: str, states: frozenset[str] | None, output: Output, cluster: ClusterOptions
+) -> None:
     """List the groups below /consumers and those that brokers coordinate, with their members and topics.
 
     KIND shows which program made the owner nodes: scala, zkconsumer, mixed; foreign: another program; - : there are no
     owner nodes. coordinator: a group of the coordinator, with the STATE that its broker reports; without --zookeeper
     the list has only these.
+
+    --state is that of kafka-consumer-groups: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance, and of
+    brokers 4.0 and later Assigning and Reconciling. Groups in ZooKeeper have no state.
 
     Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
@@ -100,11 +142,16 @@ def list_(context: click.Context, which: str, output: Output, cluster: ClusterOp
     if found.not_known and not found.has_coordinator_groups and not isinstance(session, AdminSession):
         _exit_not_known(context, found.not_known, output)
     shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
+    if states:
+        shown = [line for line in shown if isinstance(line, CoordinatorGroupListing) and _has_state(line, states)]
     if output == "json":
         print_json(group_list_document(shown, found.not_known))
     else:
-        print_table(LIST_COLUMNS, map(_listing_cells, shown), DROPPABLE_LIST_COLUMNS)
-        if not shown:
+        droppable = [head for head in DROPPABLE_LIST_COLUMNS if states is None or head != "STATE"]
+        print_table(LIST_COLUMNS, map(_listing_cells, shown), droppable)
+        if not shown and states and lines:
+            print_message(f"No coordinator group is in the state {' or '.join(sorted(states))}{_among(which)}.")
+        elif not shown:
             print_message(_empty_list_text(session, bool(lines), which, is_all_known=not found.not_known))
     if found.not_known:
         print_not_known(found.not_known)
