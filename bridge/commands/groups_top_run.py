@@ -18,6 +18,7 @@ from bridge.web.page_documents import group_page, list_rows
 from bridge.web.top_rows import (
     DROPPABLE_TOP_COLUMNS,
     HELP_LINE,
+    SHORT_HELP_LINE,
     TOP_COLUMNS,
     TopRow,
     TopView,
@@ -32,7 +33,7 @@ from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_not_kno
 from zkconsumer.cli.console import log_to_console, printable
 from zkconsumer.cli.options import ClusterOptions
 from zkconsumer.cli.table_layout import shorten
-from zkconsumer.cli.terminal import ATTENTION, BAD, coloured, is_terminal
+from zkconsumer.cli.terminal import ATTENTION, BAD, coloured, is_terminal, terminal_width
 from zkconsumer.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _run_live(open_session: Any, where: str, interval_ms: int) -> None:
             for row in shown:
                 with suppress(TooManyGroups):  # those that were on the screen before are read for some seconds more
                     watcher.want_group(row.group, GROUP)
-            head = f"zkconsumer groups top   {where}   {utc_text(SYSTEM_CLOCK.wall_ms())}, since {utc_text(started_ms)}"
+            head = f"{utc_text(SYSTEM_CLOCK.wall_ms())}  groups of {where}  since {utc_text(started_ms)}"
             found = _top_lines(watcher.list_state(), view, (shown, count, len(rows)), errors)
             screen.draw(
                 [
@@ -157,5 +158,6 @@ def _top_lines(
     if not total:
         lines.append(("There is no group." if state.is_known and not state.error else "reading …", None))
     lines += [(printable(words), ATTENTION) for words in errors]
-    note = layout.note("a wider terminal shows all")
-    return [*lines, *([] if note is None else [(note, None)]), (HELP_LINE, None)]
+    note = layout.note("widen to see all")
+    help_line = HELP_LINE if (terminal_width() or 0) >= len(HELP_LINE) else SHORT_HELP_LINE
+    return [*lines, *([] if note is None else [(note, None)]), (help_line, None)]

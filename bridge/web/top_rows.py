@@ -166,6 +166,9 @@ HELP_LINE = (
     "sort: g group  m members  l lag  s seconds  t trend  c changes  p phase"
 )
 
+SHORT_HELP_LINE = "q quit  ↑↓ scroll  / filter  r reverse  sort by: g m l s t c p (first letters)"
+"""For a terminal that is too narrow for the other one."""
+
 KEY_UP, KEY_DOWN, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_HOME, KEY_END = "up", "down", "page-up", "page-down", "home", "end"
 ESCAPE_SEQUENCES = {
     "\x1b[A": KEY_UP, "\x1bOA": KEY_UP, "\x1b[B": KEY_DOWN, "\x1bOB": KEY_DOWN,

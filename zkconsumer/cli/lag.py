@@ -21,7 +21,7 @@ from zkconsumer.admin.lag_time_text import caught_up_in_text, lag_time_total_jso
 from zkconsumer.admin.text_format import count_text
 from zkconsumer.admin.zookeeper_group_snapshot import configured_storage, read_group_snapshot
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.progress import progress_listener
+from zkconsumer.base.progress import progress_listener, progress_task
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import (
     EXIT_FAILED,
@@ -246,9 +246,11 @@ def _observed(
     pause = StopSignal()
     end_ms = SYSTEM_CLOCK.now_ms() + observe_ms
     latest = first
-    while (left_ms := end_ms - SYSTEM_CLOCK.now_ms()) > 0:
-        pause.wait(min(interval_ms, left_ms))
-        latest = look() or latest
+    with progress_task("observing", observe_ms // 1000, "s") as task:
+        while (left_ms := end_ms - SYSTEM_CLOCK.now_ms()) > 0:
+            task.advance((observe_ms - left_ms) // 1000 - task.done)
+            pause.wait(min(interval_ms, left_ms))
+            latest = look() or latest
     return latest
 
 
