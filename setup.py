@@ -39,7 +39,6 @@ TEST = [
     "pytest>=8.2",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
-    "rich>=13",
     "ruff>=0.6",
     "types-six",
 ]
@@ -146,7 +145,6 @@ setup(
         "postgres": POSTGRES,
         "spark": SPARK,
         "test": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *WEB, *TEST],
-        "watch": ["rich>=13"],
         "web": WEB,
         "zookeeper-kerberos": ["gssapi>=1.8"],
     },

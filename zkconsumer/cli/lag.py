@@ -6,10 +6,11 @@ all brokers answer again.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -36,6 +37,8 @@ from zkconsumer.cli.common import (
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.groups import exit_no_such_group, print_topics_not_found, topics_not_found, unreadable_offset_texts
 from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
+from zkconsumer.cli.redrawn_lines import RedrawnLines
+from zkconsumer.cli.terminal import is_terminal
 from zkconsumer.errors import UnavailableError, UsageError
 from zkconsumer.observe.lag_time import LagTimeTotal
 
@@ -280,33 +283,17 @@ def _snapshots(
 
 
 def _watch(looks: Iterator[LagSnapshot]) -> None:
-    """With rich (the extra ``watch``) on a terminal, redraw the table; otherwise print one table after another."""
-    live = _live_display()
-    if live is None:
+    """On a terminal, replace the table; otherwise print one table after another."""
+    if not is_terminal(sys.stdout) or os.environ.get("TERM") == "dumb":
         for look in looks:
             click.echo("\n".join([utc_text(look.at_ms) or "", *_lines(look.rows), ""]))
             sys.stdout.flush()
         return
-    make_text, display = live
-    with display:
+    with RedrawnLines(sys.stdout) as place:
         for look in looks:
-            lines = [utc_text(look.at_ms) or "", *_lines(look.rows), *look.not_known]
-            display.update(make_text("\n".join(lines)), refresh=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
-def _live_display() -> tuple[Any, Any] | None:
-    if not _is_terminal():
-        return None
-    try:
-        from rich.live import Live
-        from rich.text import Text
-    except ImportError:
-        return None
-    return Text, Live(auto_refresh=False, vertical_overflow="visible")
+            table = _lines(look.rows)
+            last = len(table) - 1 - len(look.rows)  # the totals, and what is left out
+            place.draw([utc_text(look.at_ms) or "", *table, *look.not_known], last + len(look.not_known))
 
 
 @dataclass(frozen=True, slots=True)
