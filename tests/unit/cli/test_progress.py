@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from bridge.migration.steps.step_executors import ApplyExecutor
 from zkconsumer.base.progress import ProgressTask, has_progress_listener, progress_listener, progress_task
 from zkconsumer.cli import terminal
 from zkconsumer.cli.console import print_message
@@ -143,3 +144,46 @@ def test_other_threads_and_other_code_have_no_listener(clock: ManualClock) -> No
         thread.join()
     assert found == [False]
     assert not has_progress_listener()
+
+
+# --- the steps of a migration -----------------------------------------------------------------------------------
+
+
+class StepOfTheTest:
+    """A step of a migration that does nothing."""
+
+    name = "fence the group"
+
+    def do(self) -> None:
+        pass
+
+
+class NoInvariant:
+    """Everything holds."""
+
+    def check_before(self, step: object) -> None:
+        pass
+
+    def check_after(self, step: object) -> None:
+        pass
+
+    def restart(self) -> None:
+        pass
+
+
+def execute_step(clock: ManualClock) -> tuple[list[str], list[str]]:
+    """What the executor reports, and the names of the executed steps."""
+    reports: list[str] = []
+    executor = ApplyExecutor(reports.append, lambda: None, lambda _: None, clock, NoInvariant())
+    executor.execute(StepOfTheTest())  # type: ignore[arg-type]
+    return reports, executor.executed_steps
+
+
+def test_a_step_is_reported_in_a_pipe_and_looks_finished_on_a_terminal(clock: ManualClock) -> None:
+    assert execute_step(clock) == (["fence the group …"], ["fence the group"])
+    stream = io.StringIO()
+    display = ProgressDisplay(stream, clock)
+    with progress_listener(display):
+        assert execute_step(clock) == ([], ["fence the group"])
+    display.close()
+    assert stream.getvalue() == f"{CLEAR_LINE}fence the group …{CLEAR_LINE}fence the group: done\n"
