@@ -1,4 +1,4 @@
-"""How far a long operation is, for whoever shows it: the code that works starts a task and counts; a listener reads.
+"""How far a long operation is: the code that works starts a task and counts, and a listener shows it.
 
     with progress_task("reading znodes", total=5_000, unit="znodes") as task:
         for some in chunks(...):
