@@ -41,7 +41,6 @@ TEST = [
     "pytest>=8.2",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
-    "rich>=13",
     "ruff>=0.6",
     "types-six",
 ]
@@ -149,7 +148,6 @@ setup(
         "postgres": POSTGRES,
         "spark": SPARK,
         "test": [*AVRO, *DOCS, *FAST, *METRICS, *POSTGRES, *SPARK, *WEB, *TEST],
-        "watch": ["rich>=13"],
         "web": WEB,
         "zookeeper-kerberos": ["gssapi>=1.8"],
     },
@@ -158,6 +156,7 @@ setup(
         "zkconsumer.commands": [
             "broker=bridge.commands.broker_command:broker",
             "demo=bridge.commands.demo:demo",
+            "groups.top=bridge.commands.groups_top:top",
             "migrate=bridge.commands.migrate:migrate",
             "pipeline=bridge.commands.pipeline:pipeline",
             "spark=bridge.commands.spark:spark",

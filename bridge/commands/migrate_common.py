@@ -11,8 +11,9 @@ import click
 
 from bridge.migration.inspect.group_inspection import inspect_group
 from bridge.migration.plan.plan_checks import NEXT_COMMAND_MARK, next_command, plan_command
-from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
+from zkconsumer.admin.describe import COLUMNS, DROPPABLE_COLUMNS, UNKNOWN, GroupDescribeRow
 from zkconsumer.admin.zookeeper_group import owner_display, read_control
+from zkconsumer.base.progress import progress_task
 from zkconsumer.cli.command_hints import complete_commands, given_arguments
 from zkconsumer.cli.common import print_table
 from zkconsumer.cli.console import print_message
@@ -49,7 +50,8 @@ _OPTION = re.compile(r"(?<!\S)\(?(--[a-z-]+)")
 
 def read_group_or_exit(context: click.Context, session: AdminSession, group: str, *, with_acls: bool) -> GroupSnapshot:
     """Read the group.  Ends the command with 1 if it does not exist, with 4 if only its control znode exists."""
-    seen = inspect_group(session, group, with_acls=with_acls, with_rights=True)
+    with progress_task("reading the group"):
+        seen = inspect_group(session, group, with_acls=with_acls, with_rights=True)
     if seen is not None:
         return seen
     control, _, problem = read_control(session, group)
@@ -67,6 +69,7 @@ def show_rows(plan: MigrationPlan) -> None:
     print_table(
         PLANNED_COLUMNS,
         ((*row.cells, planned.target, planned_remark(planned)) for row, planned in partition_rows(plan)),
+        ("GROUP", *DROPPABLE_COLUMNS),
     )
 
 

@@ -26,12 +26,14 @@ from bridge.migration.offsets.offset_verification import VerifyCopiedOffsets
 from bridge.migration.steps.migration_context import caller_description, open_migration, read_effective_plan
 from bridge.migration.steps.step import StepRefused
 from zkconsumer.admin.text_format import count_text, list_text
+from zkconsumer.base.progress import progress_task
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json, print_not_known, utc_text
 from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
+from zkconsumer.cli.terminal import BAD, FACT_COLOURS, coloured
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
@@ -83,7 +85,8 @@ def status(context: click.Context, group: str, watch: bool, output: OutputFormat
             facts = list(_facts(context, found))
             if facts != shown:
                 for name, words in facts:
-                    click.echo(printable(f"{name}: {words}"))
+                    text = coloured(printable(words), FACT_COLOURS.get(name), sys.stdout)
+                    click.echo(f"{printable(name)}: {text}")
                 for line in next_command_lines(None if found.control is None else found.control.phase, steps):
                     print_message(line)
                 shown = facts
@@ -230,13 +233,14 @@ def verify(context: click.Context, group: str, output: OutputFormat, cluster: Cl
     """
     paths.check_group(group)
     session = open_zookeeper_session(context, cluster)
-    document = read_verify_document(session, group)
+    with progress_task("comparing both stores"):
+        document = read_verify_document(session, group)
     differences, phase = document["differences"], Phase(document["phase"])
     if output == "json":
         print_json(document)
     else:
         for line in differences:
-            click.echo(printable(line))
+            click.echo(coloured(printable(line), BAD, sys.stdout))
         what = (
             "the fences"
             if phase in PHASES_WITHOUT_COMPARISON

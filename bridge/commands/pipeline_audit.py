@@ -89,13 +89,13 @@ def audit(
     if output == "json":
         print_json(report_json(report, code))
     else:
-        print_table(PARTITION_COLUMNS, partition_cells(report))
+        print_table(PARTITION_COLUMNS, partition_cells(report), ("LOG-START", "LOG-END"))
         if report.buckets:
             click.echo()
             print_table(BUCKET_COLUMNS, bucket_cells(report))
         if report.findings:
             click.echo()
-            print_table(FINDING_COLUMNS, finding_cells(report))
+            print_table(FINDING_COLUMNS, finding_cells(report), ("END",))
         for line in summary_lines(report):
             print_message(line)
     context.exit(code)

@@ -56,6 +56,7 @@ def status(file: Path, output: OutputFormat) -> None:
                     )
                     for each in found.partitions
                 ),
+                ("PLANNED", "LOG-END"),
             )
     print_not_known(found.not_known)
     context.exit(code)

@@ -77,7 +77,7 @@ def _print_claims(session: AdminSession, group: str, found: list[ListedClaimReco
     if output == "json":
         print_json({"schema": SCHEMA, "group": group, "claims": [_json(claim) for claim in found]})
     elif found:
-        print_table(CLAIM_COLUMNS, (_cells(claim, now_ms) for claim in found))
+        print_table(CLAIM_COLUMNS, (_cells(claim, now_ms) for claim in found), ("OWNER", "GROUP-OFFSET"))
     for claim in found:
         if claim.problem:
             print_message(claim.problem)

@@ -76,7 +76,7 @@ def reconcile(
         source=source, allow_members=allow_members,
     )  # fmt: skip
     if output == "table" and report.rows:
-        print_table(RECONCILE_COLUMNS, map(_cells, report.rows))
+        print_table(RECONCILE_COLUMNS, map(_cells, report.rows), ("STORE", "CLAIMED"))
     code = _exit_code_without_write(context, report, do_it=do_it)
     if code is None:
         code = _write_offsets(context, session, report, allow_members=allow_members)

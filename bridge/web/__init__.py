@@ -3,6 +3,7 @@
     page_documents, group_changes,       pure: snapshots in; what the page shows, and events, out
       lag_series
     request_checks, web_sessions         pure: whether a request is answered (Host, Origin, token, cookie, limits)
+    top_rows                             pure: the rows, the order and the keys of ``zkconsumer groups top``
     read_state                           pure: the last good document beside the last error; when to read next
     document_readers                     one function for each document: a session in, the document of a command out
     cluster_watcher                      the threads that read, shared by all viewers

@@ -12,7 +12,7 @@ is limited; more viewers of the same group cost nothing but the bytes that they 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from bridge.web.document_readers import (
     read_verify,
 )
 from bridge.web.group_feed import DOCTOR, GROUP, LAG, MOVE, STATES, VERIFY, GroupFeed, PublishedMessage
-from bridge.web.group_totals import read_group_totals
+from bridge.web.group_totals import read_group_phases, read_group_totals
 from bridge.web.page_documents import list_rows
 from bridge.web.read_state import Document, ReadState
 from bridge.web.reader_thread import OpenSession, ReaderThread, ReadingKind
@@ -76,7 +76,8 @@ class ClusterWatcher:
     """``open_session``: called on the threads that read.  ``on_change``: called on them after each read; must not
     block.
 
-    ``complete``: completes the commands in a document with the options of this cluster.
+    ``complete``: completes the commands in a document with the options of this cluster.  ``intervals_ms``: kind -> from
+    the start of a read to the next one, where it is not the one above.
     """
 
     def __init__(
@@ -86,7 +87,12 @@ class ClusterWatcher:
         *,
         complete: Callable[[object], object] = lambda document: document,
         clock: Clock = SYSTEM_CLOCK,
+        intervals_ms: Mapping[str, int] | None = None,
     ) -> None:
+        intervals = {
+            LIST: LIST_INTERVAL_MS, GROUP: GROUP_INTERVAL_MS, LAG: GROUP_INTERVAL_MS, MOVE: MOVE_INTERVAL_MS,
+            DOCTOR: DOCTOR_INTERVAL_MS, VERIFY: DOCTOR_INTERVAL_MS, **(intervals_ms or {}),
+        }  # fmt: skip
         self._on_change = on_change
         self._complete = complete
         self._clock = clock
@@ -95,16 +101,17 @@ class ClusterWatcher:
         self._list_viewers = 0
         self._list_wanted_until_ms = 0
         self._list_state = ReadState()
+        self._list_page: Document | None = None
         self._list_message: PublishedMessage | None = None
         self._list_states_message: PublishedMessage | None = None
         self._move_reader = MoveReader(COMPARE_EVERY_READS)
         kinds = (
-            ReadingKind(LIST, LIST_INTERVAL_MS, self._read_list, self._list_failed),
-            ReadingKind(GROUP, GROUP_INTERVAL_MS, self._read_group, lambda *error: self._failed(GROUP, *error)),
-            ReadingKind(LAG, GROUP_INTERVAL_MS, self._read_lag, lambda *error: self._failed(LAG, *error)),
-            ReadingKind(MOVE, MOVE_INTERVAL_MS, self._read_move, lambda *error: self._failed(MOVE, *error)),
-            ReadingKind(DOCTOR, DOCTOR_INTERVAL_MS, self._read_doctor, lambda *error: self._failed(DOCTOR, *error)),
-            ReadingKind(VERIFY, DOCTOR_INTERVAL_MS, self._read_verify, lambda *error: self._failed(VERIFY, *error)),
+            ReadingKind(LIST, intervals[LIST], self._read_list, self._list_failed),
+            ReadingKind(GROUP, intervals[GROUP], self._read_group, lambda *error: self._failed(GROUP, *error)),
+            ReadingKind(LAG, intervals[LAG], self._read_lag, lambda *error: self._failed(LAG, *error)),
+            ReadingKind(MOVE, intervals[MOVE], self._read_move, lambda *error: self._failed(MOVE, *error)),
+            ReadingKind(DOCTOR, intervals[DOCTOR], self._read_doctor, lambda *error: self._failed(DOCTOR, *error)),
+            ReadingKind(VERIFY, intervals[VERIFY], self._read_verify, lambda *error: self._failed(VERIFY, *error)),
         )
         self._threads = {kind.name: ReaderThread(kind, open_session, clock) for kind in kinds}
 
@@ -119,6 +126,11 @@ class ClusterWatcher:
         """The document of ``groups list``."""
         with self._lock:
             return self._list_state
+
+    def list_page(self) -> Document | None:
+        """``list_rows`` of the newest read; None before the first."""
+        with self._lock:
+            return self._list_page
 
     def list_messages(self) -> dict[str, PublishedMessage]:
         """The messages for viewers of the list."""
@@ -168,6 +180,10 @@ class ClusterWatcher:
         self._schedule()
         return interest.feed
 
+    def feed_of(self, group: str) -> GroupFeed | None:
+        """What was read of the group; None if it is not read."""
+        return self._feed_of(group)
+
     def _interest_of(self, group: str) -> _Interest:
         if group not in self._groups:
             self._drop_unwanted()
@@ -200,11 +216,14 @@ class ClusterWatcher:
 
     def _read_list(self, session: AnySession, _: str) -> None:
         document, offsets = read_list_document(session)
-        self._put_list(document, {}, is_final=False)
-        self._put_list(document, read_group_totals(session, offsets), is_final=True)
+        phases = read_group_phases(session, document)
+        self._put_list(document, {}, phases, is_final=False)
+        self._put_list(document, read_group_totals(session, offsets, phases), phases, is_final=True)
         self._ended()
 
-    def _put_list(self, document: Document, totals: dict[str, Document], *, is_final: bool) -> None:
+    def _put_list(
+        self, document: Document, totals: dict[str, Document], phases: dict[str, str], *, is_final: bool
+    ) -> None:
         """The list is shown before the lags, which need the brokers; an old list stays until both are read."""
         now_ms = self._clock.wall_ms()
         with self._lock:
@@ -213,7 +232,8 @@ class ClusterWatcher:
             completed = self._complete({**document})
             assert isinstance(completed, dict), "an object stays an object"
             self._list_state = self._list_state.with_document(completed, now_ms)
-            page = list_rows(completed, totals)
+            page = list_rows(completed, totals, phases)
+            self._list_page = page
             self._list_message = PublishedMessage(self._list_message, LIST, lambda: {"document": page})
             self._publish_list_state()
         self._on_change()

@@ -40,6 +40,10 @@ class EventHistory:
         self._events.extend(new)
         return bool(new)
 
+    def times_ms(self, kind: str) -> list[int]:
+        """When the events of this kind were read, oldest first."""
+        return [event.at_ms for event in self._events if event.kind == kind]
+
     def to_json(self) -> list[dict[str, object]]:
         return [asdict(event) for event in self._events]
 

@@ -79,6 +79,16 @@ class GroupFeed:
         with self._lock:
             return self._states[kind]
 
+    def page(self, kind: str) -> Document | None:
+        """What the page shows of this kind; None before the first read, and if there is no such group."""
+        with self._lock:
+            return self._pages.get(kind)
+
+    def owner_change_times_ms(self) -> list[int]:
+        """When reads found that partitions had changed their owner; ms since 1970, oldest first."""
+        with self._lock:
+            return self._events.times_ms("owners")
+
     def published(self) -> Mapping[str, PublishedMessage]:
         """The newest message of each kind; viewers send those that they have not sent."""
         with self._lock:

@@ -7,19 +7,20 @@ to ``groups describe``; the list then shows no lag for it, and never 0.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.web.page_documents import total_json
 from zkconsumer.admin.admin_session import AdminSession, AnySession
 from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS
-from zkconsumer.admin.describe import GroupDescribeRow
+from zkconsumer.admin.describe import UNKNOWN, GroupDescribeRow
 from zkconsumer.admin.log_ranges import NO_SUCH_PARTITION, LogRange, log_ranges
 from zkconsumer.admin.zookeeper_group import read_topics
 from zkconsumer.admin.zookeeper_group_snapshot import configured_storage
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.znode_formats import parse_offset
+from zkconsumer.zk.znode_formats import parse_control, parse_offset
 
 if TYPE_CHECKING:
     from bridge.web.read_state import Document
@@ -44,16 +45,35 @@ def stored_offsets(group: GroupWithOffsets) -> dict[TopicPartition, int | None]:
     return found
 
 
-def read_group_totals(session: AnySession, stored: StoredOffsets) -> dict[str, Document]:
+def read_group_phases(session: AnySession, document: Document) -> dict[str, str]:
+    """Group -> phase of its migration, of the groups that have a control znode; ``?`` if that cannot be read.
+
+    Raises ``UnavailableError`` when ZooKeeper does not answer.
+    """
+    if not isinstance(session, AdminSession):
+        return {}
+    groups = {paths.control(one["group"]): one["group"] for one in document["groups"]}
+    return {groups[path]: _phase(node.data) for path, node in session.get_many(groups).items()}
+
+
+def _phase(data: bytes) -> str:
+    try:
+        return parse_control(data).phase
+    except MalformedZnode:
+        return UNKNOWN
+
+
+def read_group_totals(session: AnySession, stored: StoredOffsets, migrating: Collection[str]) -> dict[str, Document]:
     """``total_json`` by group.
+
+    ``migrating``: the groups with a control znode, which are left out.
 
     Groups that are missing: see above.  If brokers do not answer, their partitions count as unknown.  Raises
     ``UnavailableError`` when ZooKeeper does not answer.
     """
     if not isinstance(session, AdminSession) or configured_storage(session) in ("kafka", "dual"):
         return {}
-    controlled = session.get_many(paths.control(group) for group in stored)
-    offsets = {group: found for group, found in stored.items() if paths.control(group) not in controlled}
+    offsets = {group: found for group, found in stored.items() if group not in migrating}
     existing = read_topics(session, {tp.topic for found in offsets.values() for tp in found})
     wanted = {
         tp

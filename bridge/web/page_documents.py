@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bridge.migration.control.phases import ENDED, FORWARD, Phase
-from zkconsumer.admin.lag_time_text import lag_time_total_text
+from zkconsumer.admin.coordinator_group_snapshot import KAFKA_AUTHORITY
+from zkconsumer.admin.lag_time_text import lag_time_total_json, lag_time_total_text
 from zkconsumer.cli.lag import LagTotal
 from zkconsumer.observe.lag_time import LagTimeTotal
 
@@ -50,7 +51,7 @@ def group_page(report: DescribeReport, queries: Mapping[str, str] = NO_QUERIES) 
 
     ``queries``: consumer id -> the id of its Spark query, of the members that are known to be one.
     """
-    rows = [row for row in report.rows if row.partition is not None]
+    rows = _counted_rows(report)
     topics: dict[str, list[GroupDescribeRow]] = {}
     for row in rows:
         topics.setdefault(row.topic or "", []).append(row)
@@ -61,10 +62,22 @@ def group_page(report: DescribeReport, queries: Mapping[str, str] = NO_QUERIES) 
         "remarks": list(report.remarks),
         "total": total_json(rows),
         "seconds_behind": None if not times else lag_time_total_text(LagTimeTotal.of(times)),
+        "lag_time": lag_time_total_json(row.lag_time for row in rows if row.lag_time is not None),
         "topics": [{"topic": topic, **total_json(some)} for topic, some in sorted(topics.items())],
-        "all_members": _members(document, rows, queries),
+        "all_members": _members(document, [row for row in report.rows if row.partition is not None], queries),
         "unowned": sum(row.consumer_id is None and row.owner_kind is None for row in rows),
     }
+
+
+def _counted_rows(report: DescribeReport) -> list[GroupDescribeRow]:
+    """The rows with a partition.
+
+    A group that was migrated has the rows of both stores, with the same offsets: of these each partition counts once.
+    """
+    rows = [row for row in report.rows if row.partition is not None]
+    if report.document["authority"] != KAFKA_AUTHORITY:
+        return rows
+    return list({(row.topic, row.partition): row for row in rows}.values())
 
 
 def _members(
@@ -190,9 +203,18 @@ def last_change_ms(status: Document) -> int | None:
     return max(times, default=None)
 
 
-def list_rows(document: Document, totals: Mapping[str, Document]) -> dict[str, Any]:
-    """The document of ``groups list``, each group with its ``lag``: as ``total_json``, None where it was not read."""
+def list_rows(
+    document: Document, totals: Mapping[str, Document], phases: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The document of ``groups list``, each group with its ``lag``: as ``total_json``, None where it was not read; and
+    with the ``phase`` of its migration, None without one.
+    """
     groups = [
-        {**one, "lag": None if one["kind"] == "coordinator" else totals.get(one["group"])} for one in document["groups"]
+        {
+            **one,
+            "lag": None if one["kind"] == "coordinator" else totals.get(one["group"]),
+            "phase": (phases or {}).get(one["group"]),
+        }
+        for one in document["groups"]
     ]
     return {**document, "groups": groups}

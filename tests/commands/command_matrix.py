@@ -59,6 +59,8 @@ COMMANDS = {
     ),
     "groups list": Command("groups list"),
     "groups list, brokers alone": Command("groups list", "brokers"),
+    "groups top": Command("groups top", is_json=False),
+    "groups top, brokers alone": Command("groups top", "brokers", is_json=False),
     "groups describe": Command("groups describe {group}"),
     "groups describe --topic": Command("groups describe {group} --topic {topic}"),
     "groups describe, brokers alone": Command("groups describe {group}", "brokers", "modern"),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from zkconsumer.admin.broker_client import BrokerClient
 from zkconsumer.admin.text_format import count_text
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.progress import progress_task
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import UnavailableError, ZkReadNotAuthorized, ZkTimeoutException
 from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
@@ -230,8 +231,10 @@ class AdminSession:
             if isinstance(request, SetAcl):
                 self._acl_cache.pop(request.path, None)
         results: list[Result] = []
-        for round_ in chunks(requests, ROUND_REQUESTS_MAX):
-            results += self._request_round(round_, in_session)
+        with progress_task("requests to ZooKeeper", _total(requests, ROUND_REQUESTS_MAX)) as task:
+            for round_ in chunks(requests, ROUND_REQUESTS_MAX):
+                results += self._request_round(round_, in_session)
+                task.advance(len(round_))
         return results
 
     def _request_round(self, requests: Sequence[Request], in_session: int | None) -> list[Result]:
@@ -262,16 +265,19 @@ class AdminSession:
         """The nodes that exist, by path.  Raises ``UnavailableError`` if ZooKeeper does not answer for one of them."""
         found: dict[str, ZnodeData] = {}
         refused: list[str] = []
-        for some in chunks(list(wanted), ROUND_READS_MAX):
-            [results] = self.request([GetMany(tuple(some))])
-            assert isinstance(results, list), "reading many gives a list"
-            for path, result in zip(some, results, strict=True):
-                if isinstance(result, ZnodeData):
-                    found[path] = result
-                elif isinstance(result, NoAuth):
-                    refused.append(path)
-                elif not isinstance(result, NoNode):
-                    found[path] = expect_result(result, ZnodeData, path)
+        all_paths = list(wanted)
+        with progress_task("reading from ZooKeeper", _total(all_paths, ROUND_READS_MAX), "znodes") as task:
+            for some in chunks(all_paths, ROUND_READS_MAX):
+                [results] = self.request([GetMany(tuple(some))])
+                assert isinstance(results, list), "reading many gives a list"
+                for path, result in zip(some, results, strict=True):
+                    if isinstance(result, ZnodeData):
+                        found[path] = result
+                    elif isinstance(result, NoAuth):
+                        refused.append(path)
+                    elif not isinstance(result, NoNode):
+                        found[path] = expect_result(result, ZnodeData, path)
+                task.advance(len(some))
         if refused:
             raise read_not_authorized_error(refused)
         return found
@@ -411,6 +417,11 @@ def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some
+
+
+def _total(items: Sequence[object], size: int) -> int | None:
+    """The total of a task in rounds of ``size``; None for a single round: its only count would come with its end."""
+    return len(items) if len(items) > size else None
 
 
 def _is_read(request: Request) -> bool:

@@ -33,6 +33,9 @@ COLUMNS = (
 )  # fmt: skip
 """The columns of kafka-consumer-groups in its order, then ours."""
 
+DROPPABLE_COLUMNS = ("CLIENT-ID", "HOST", "OWNER-KIND", "KAFKA-OFFSET", "ZK-OFFSET", "AUTHORITY", "LOG-END-OFFSET")
+"""Columns that a narrow terminal can do without, the least important first."""
+
 LAG_SECONDS_COLUMN = "LAG-SECONDS"
 """The column of ``lag_seconds_cell``, for tools that observe the lag in time."""
 

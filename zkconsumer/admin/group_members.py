@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "KIND")
 VERBOSE_MEMBER_COLUMNS = (*MEMBER_COLUMNS[:-1], "ASSIGNMENT", "KIND")
 STATE_COLUMNS = ("GROUP", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "KIND")
+DROPPABLE_MEMBER_COLUMNS = ("CLIENT-ID", "KIND", "HOST")
+DROPPABLE_STATE_COLUMNS = ("KIND", "ASSIGNMENT-STRATEGY")
+"""Columns that a narrow terminal can do without, the least important first."""
 
 
 @dataclass(frozen=True, slots=True)

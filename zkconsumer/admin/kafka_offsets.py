@@ -19,6 +19,7 @@ from zkconsumer.admin.coordinator_client import CoordinatorClient, CoordinatorRe
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC
 from zkconsumer.admin.zookeeper_group import read_topics
 from zkconsumer.admin.zookeeper_offset_writes import members_registered_text, registered_members
+from zkconsumer.base.progress import progress_task
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka.coordinator_groups import DEAD, CoordinatorGroup, delete_group, describe_coordinator_group
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, ErrorCode
@@ -107,14 +108,16 @@ class KafkaOffsetAdmin:
 
         ``known``: the offsets in the plan, None if there was none; an offset that has changed since is not overwritten.
         """
-        for some in chunks(list(offsets), OFFSETS_PER_COMMIT_MAX):
-            if self._check_unchanged(some, known, report):
-                return
-            batch = {tp: OffsetAndMetadata(offsets[tp]) for tp in some}
-            commit = partial(commit_offsets, group=self._group, offsets=batch, timeout_ms=REQUEST_TIMEOUT_MS)
-            self._write_batch(some, report, commit, done={NONE})
-            if report.stopped_by:
-                return
+        with progress_task("writing to Kafka", len(offsets), "offsets") as task:
+            for some in chunks(list(offsets), OFFSETS_PER_COMMIT_MAX):
+                if self._check_unchanged(some, known, report):
+                    return
+                batch = {tp: OffsetAndMetadata(offsets[tp]) for tp in some}
+                commit = partial(commit_offsets, group=self._group, offsets=batch, timeout_ms=REQUEST_TIMEOUT_MS)
+                self._write_batch(some, report, commit, done={NONE})
+                if report.stopped_by:
+                    return
+                task.advance(len(some))
 
     def coordinator_group(self) -> CoordinatorGroup:
         """The coordinator group of this name.  Brokers before 0.9 have none, and close the connection:

@@ -21,6 +21,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.admin_session import ROUND_REQUESTS_MAX, chunks
+from zkconsumer.base.progress import progress_task
 from zkconsumer.zk import paths
 from zkconsumer.zk.group_procedures import (
     INITIAL_VERSION,
@@ -150,10 +151,12 @@ class _OffsetWriter:
         if self.report.stopped_by:
             return
         ops = [(write.tp, [self._op(write), *write.extra_ops]) for write in writes]
-        for plan in pack_multis(ops, self._control, one_by_one=False):
-            self._write(plan, by_tp)
-            if self.report.stopped_by or self._is_stopped_by_members():
-                return
+        with progress_task("writing to ZooKeeper", len(writes), "offsets") as task:
+            for plan in pack_multis(ops, self._control, one_by_one=False):
+                self._write(plan, by_tp)
+                if self.report.stopped_by or self._is_stopped_by_members():
+                    return
+                task.advance(len(plan))
         self._remove_parents(write.tp for write in writes if write.offset is None)
 
     def _is_stopped_by_members(self) -> bool:

@@ -6,7 +6,8 @@ Data is written to standard output, messages to standard error.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,7 +24,16 @@ from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.command_hints import complete_commands_in_json
 from zkconsumer.cli.console import log_to_console, print_error, print_message, printable
 from zkconsumer.cli.json_errors import mark_json_printed
-from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, ClusterOptions, read_settings_file
+from zkconsumer.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    WIDE,
+    ZOOKEEPER_VARIABLE,
+    ClusterOptions,
+    is_wide_wanted,
+    read_settings_file,
+)
+from zkconsumer.cli.table_layout import TableLayout, lay_out_table
+from zkconsumer.cli.terminal import before_output, cell_colour, has_colours, terminal_width
 from zkconsumer.errors import UsageError
 
 EXIT_FAILED = 1
@@ -101,21 +111,42 @@ def print_not_known(words: Iterable[str]) -> None:
 def print_json(value: object, *, is_line: bool = False) -> None:
     """Print one JSON document with completed commands.  ``is_line``: on one line, one of many."""
     mark_json_printed()
+    before_output()
     click.echo(json.dumps(complete_commands_in_json(value), indent=None if is_line else 2))
 
 
-def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """``table_lines``, printed."""
-    for line in table_lines(heads, rows):
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]], droppable: Sequence[str] = ()) -> None:
+    """Print ``table_layout``, and below it what does not fit into the terminal."""
+    layout = table_layout(heads, rows, droppable)
+    before_output()
+    for line in layout.lines:
         click.echo(line)
+    note = layout.note(how_to_see_all())
+    if note is not None:
+        print_message(note)
 
 
-def table_lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Yield lines with columns as wide as their widest value, two blanks between; None and "" are shown as ``-``."""
-    texts = [heads, *([_cell(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for row in texts:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+def table_layout(
+    heads: Sequence[str], rows: Iterable[Sequence[object]], droppable: Sequence[str] = (), *, is_wide: bool = False
+) -> TableLayout:
+    """Lay out a table for standard output; None and "" are shown as ``-``.
+
+    On a terminal it is as narrow as the terminal: columns of ``droppable`` are left out, the first one first, and long
+    texts are shortened.  In a pipe, with ``is_wide`` and with ``-o wide`` it is complete.
+    """
+    width = None if is_wide or is_wide_wanted() else terminal_width()
+    texts = [[_cell(value) for value in row] for row in rows]
+    paint = cell_colour if has_colours(sys.stdout) else None
+    return lay_out_table(heads, texts, width, droppable=droppable, empty=NO_VALUE, paint=paint)
+
+
+def how_to_see_all() -> str:
+    """How the user gets the complete table: with ``-o wide``, if this command has the option."""
+    context = click.get_current_context(silent=True)
+    options = () if context is None else context.command.params
+    if any(WIDE in option.type.choices for option in options if isinstance(option.type, click.Choice)):
+        return f"-o {WIDE} shows all"
+    return "append | cat to see all"
 
 
 def utc_text(ms: int | None) -> str | None:

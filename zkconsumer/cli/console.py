@@ -12,6 +12,7 @@ import click
 
 from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.json_errors import record_error
+from zkconsumer.cli.terminal import BAD, before_output, coloured
 
 ERROR_PREFIX = "zkconsumer: "
 """Prefix of every error of every command, also of click's own errors."""
@@ -21,6 +22,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def print_message(words: str) -> None:
     """Write a sentence for the user to standard error."""
+    before_output()
     click.echo(printable(complete_commands(words)), err=True)
 
 
@@ -28,7 +30,8 @@ def print_error(words: str) -> None:
     """Write why the command ends with an exit code other than 0; may have several lines."""
     printed = "\n".join(map(printable, complete_commands(words).split("\n")))
     record_error(printed)
-    click.echo(ERROR_PREFIX + printed, err=True)
+    before_output()
+    click.echo(coloured(ERROR_PREFIX, BAD, sys.stderr) + printed, err=True)
 
 
 def log_to_console(level: int = logging.WARNING) -> None:

@@ -44,6 +44,7 @@ def contexts(output: OutputFormat) -> None:
                  each.config_file)
                 for each in found
             ],
+            ("CONFIG",),
         )  # fmt: skip
     else:
         print_message(f"There is no context. Write into {path}: {EXAMPLE}")

@@ -24,12 +24,15 @@ from zkconsumer.admin.coordinator_group_snapshot import (
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC
 from zkconsumer.admin.describe import (
     COLUMNS,
+    DROPPABLE_COLUMNS,
     LAG_SECONDS_COLUMN,
     GroupDescribeRow,
     OffsetStorageMode,
     differing_offsets,
 )
 from zkconsumer.admin.group_members import (
+    DROPPABLE_MEMBER_COLUMNS,
+    DROPPABLE_STATE_COLUMNS,
     MEMBER_COLUMNS,
     STATE_COLUMNS,
     VERBOSE_MEMBER_COLUMNS,
@@ -44,6 +47,7 @@ from zkconsumer.admin.lag_time_observer import LagTimeObserver
 from zkconsumer.admin.text_format import count_text
 from zkconsumer.admin.zookeeper_group_list import GroupListing, GroupWithOffsets, group_names, read_groups_with_offsets
 from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot, configured_storage, read_group_snapshot
+from zkconsumer.base.progress import progress_task
 from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_json, print_not_known, print_table, utc_text
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.lazy_commands import LazyGroup
@@ -62,10 +66,21 @@ LIST_SCHEMA = "zkconsumer/groups-list/1"
 DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 DESCRIBE_ALL_SCHEMA = "zkconsumer/groups-describe-all/1"
 
+GROUP_STATES = (
+    "Stable", "Empty", "Dead", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling",
+)  # fmt: skip
+"""The states of kafka-consumer-groups (ConsumerGroupState of 4.0)."""
+
+OLD_STATE_NAMES = {"AwaitingSync": "CompletingRebalance"}
+"""Name that brokers 0.9 to 0.11 report -> name of the state from 1.0 on."""
+
+LIST_COLUMNS = ("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE")
+DROPPABLE_LIST_COLUMNS = ("STATE", "TOPICS", "LAST-COMMIT")
+
 DescribeView: TypeAlias = Literal["members", "state"]
 
 
-@click.group(cls=LazyGroup, lazy_commands=LAZY_COMMANDS)
+@click.group(cls=LazyGroup, lazy_commands=LAZY_COMMANDS, plugin_parent="groups")
 def groups() -> None:
     """List, describe, examine and delete consumer groups in ZooKeeper and at their coordinators."""
 
@@ -73,17 +88,51 @@ def groups() -> None:
 # --- list -------------------------------------------------------------------------------------------------------
 
 
+def _states(value: str | None) -> frozenset[str] | None:
+    """Parse ``--state``; None: it is not given, empty: without a value.  Raises ``click.BadParameter``."""
+    if value is None:
+        return None
+    names = {name.lower(): name for name in GROUP_STATES}
+    given = [name.strip() for name in value.split(",")] if value else []
+    if any(name.lower() not in names for name in given):
+        raise click.BadParameter(f"Invalid state list '{value}'. Valid states are: {', '.join(GROUP_STATES)}")
+    return frozenset(names[name.lower()] for name in given)
+
+
+def _has_state(line: CoordinatorGroupListing, states: frozenset[str]) -> bool:
+    """Whether the group is in one of the states; older brokers have another name for one of them."""
+    return OLD_STATE_NAMES.get(line.state, line.state) in states
+
+
+def _among(which: str) -> str:
+    return "" if which == "all" else f", among the groups {'with' if which == 'active' else 'without'} members"
+
+
 @groups.command(name="list")
 @click.option("--all", "which", flag_value="all", default="all", help="Every group (the default).")
 @click.option("--active", "which", flag_value="active", help="Groups with a registered member.")
 @click.option("--empty", "which", flag_value="empty", help="Groups without a registered member.")
+@click.option(
+    "--state",
+    "states",
+    is_flag=False,
+    flag_value="",
+    metavar="[STATE,…]",
+    callback=lambda _context, _parameter, value: _states(value),
+    help="Only coordinator groups in these states; without a value: all groups, as without --state.",
+)
 @report_options
-def list_(context: click.Context, which: str, output: Output, cluster: ClusterOptions) -> None:
+def list_(
+    context: click.Context, which: str, states: frozenset[str] | None, output: Output, cluster: ClusterOptions
+) -> None:
     """List the groups below /consumers and those that brokers coordinate, with their members and topics.
 
     KIND shows which program made the owner nodes: scala, zkconsumer, mixed; foreign: another program; - : there are no
     owner nodes. coordinator: a group of the coordinator, with the STATE that its broker reports; without --zookeeper
     the list has only these.
+
+    --state is that of kafka-consumer-groups: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance, and of
+    brokers 4.0 and later Assigning and Reconciling. Groups in ZooKeeper have no state.
 
     Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
@@ -93,11 +142,16 @@ def list_(context: click.Context, which: str, output: Output, cluster: ClusterOp
     if found.not_known and not found.has_coordinator_groups and not isinstance(session, AdminSession):
         _exit_not_known(context, found.not_known, output)
     shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
+    if states:
+        shown = [line for line in shown if isinstance(line, CoordinatorGroupListing) and _has_state(line, states)]
     if output == "json":
         print_json(group_list_document(shown, found.not_known))
     else:
-        print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_listing_cells, shown))
-        if not shown:
+        droppable = [head for head in DROPPABLE_LIST_COLUMNS if states is None or head != "STATE"]
+        print_table(LIST_COLUMNS, map(_listing_cells, shown), droppable)
+        if not shown and states and lines:
+            print_message(f"No coordinator group is in the state {' or '.join(sorted(states))}{_among(which)}.")
+        elif not shown:
             print_message(_empty_list_text(session, bool(lines), which, is_all_known=not found.not_known))
     if found.not_known:
         print_not_known(found.not_known)
@@ -286,10 +340,13 @@ def _describe_every_group(
     """A topic that a group does not have is no failure here."""
     listed = read_group_listings(session)
     reports: dict[str, DescribeReport] = {}
-    for name in dict.fromkeys(line.group for line in listed.lines):
-        report = read_describe_report(session, name, topics)
-        if report is not None:  # it was deleted meanwhile
-            reports[name] = report
+    names = list(dict.fromkeys(line.group for line in listed.lines))
+    with progress_task("reading", len(names), "groups") as task:
+        for name in names:
+            report = read_describe_report(session, name, topics)
+            if report is not None:  # it was deleted meanwhile
+                reports[name] = report
+            task.advance()
     not_known = [
         *listed.not_known,
         *(f"group {name}: {one}" for name, each in reports.items() for one in each.not_known),
@@ -315,18 +372,28 @@ def _print_described(reports: Sequence[DescribeReport], view: DescribeView | Non
     if view == "members":
         _print_members(reports, is_verbose=is_verbose)
     elif view == "state":
-        print_table(STATE_COLUMNS, (row.cells for report in reports for row in report.states))
+        print_table(STATE_COLUMNS, (row.cells for report in reports for row in report.states), DROPPABLE_STATE_COLUMNS)
     else:
         rows = (row for report in reports for row in report.rows)
-        print_table((*COLUMNS, LAG_SECONDS_COLUMN), ((*row.cells, row.lag_seconds_cell) for row in rows))
+        print_table(
+            (*COLUMNS, LAG_SECONDS_COLUMN),
+            ((*row.cells, row.lag_seconds_cell) for row in rows),
+            _droppable(reports, DROPPABLE_COLUMNS),
+        )
+
+
+def _droppable(reports: Sequence[DescribeReport], columns: Sequence[str]) -> tuple[str, ...]:
+    """The column GROUP is the least important one if it has the same value in each row."""
+    return tuple(columns) if len(reports) > 1 else ("GROUP", *columns)
 
 
 def _print_members(reports: Sequence[DescribeReport], *, is_verbose: bool) -> None:
     rows = [row for report in reports for row in report.members]
     if is_verbose:
-        print_table(VERBOSE_MEMBER_COLUMNS, (row.verbose_cells for row in rows))
+        droppable = _droppable(reports, DROPPABLE_MEMBER_COLUMNS)
+        print_table(VERBOSE_MEMBER_COLUMNS, (row.verbose_cells for row in rows), droppable)
     else:
-        print_table(MEMBER_COLUMNS, (row.cells for row in rows))
+        print_table(MEMBER_COLUMNS, (row.cells for row in rows), _droppable(reports, DROPPABLE_MEMBER_COLUMNS))
     for report in reports:
         group = "The group" if len(reports) == 1 else f"Group {report.document['group']}"
         if any(state.members is None for state in report.states):

@@ -192,7 +192,7 @@ def _print_plan(context: click.Context, session: AdminSession, targets: Sequence
          duration_text(now_ms - each.last_write_ms) if each.last_write_ms else None)
         for each in targets
     )  # fmt: skip
-    print_table(("GROUP", "TOPIC", "WHAT", "ZNODES", "LAST-WRITE", "AGE"), rows)
+    print_table(("GROUP", "TOPIC", "WHAT", "ZNODES", "LAST-WRITE", "AGE"), rows, ("LAST-WRITE", "ZNODES"))
     going = [each.group for each in targets if each.status == "would delete"]
     if going:
         print_not_executed(context, going)

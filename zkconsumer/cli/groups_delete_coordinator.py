@@ -54,6 +54,7 @@ def delete_coordinator_groups(
         print_table(
             ("GROUP", "WHAT", "STATE", "OFFSETS"),
             ((each.group, each.status, each.state, each.offsets or None) for each in targets),
+            ("OFFSETS", "STATE"),
         )
         going = [each.group for each in targets if each.status == "would delete"]
         if going:

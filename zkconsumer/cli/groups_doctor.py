@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from zkconsumer import extensions
@@ -25,6 +27,7 @@ from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.lag import LagTotal
 from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
+from zkconsumer.cli.terminal import ATTENTION, GOOD, coloured
 from zkconsumer.wire import compression
 
 SCHEMA = "zkconsumer/groups-doctor/1"
@@ -102,7 +105,8 @@ def _print(facts: GroupFacts, findings: list[DoctorFinding]) -> None:
     click.echo(group_summary(facts))
     for number, finding in enumerate(findings, start=1):
         click.echo()
-        click.echo(printable(f"{number}. {finding.name}: {finding.description}."))
+        name = coloured(printable(finding.name), ATTENTION, sys.stdout)
+        click.echo(f"{number}. {name}: {printable(finding.description)}.")
         for line in finding.evidence:
             click.echo(f"   {printable(line)}")
         for step in finding.next_steps:
@@ -110,9 +114,12 @@ def _print(facts: GroupFacts, findings: list[DoctorFinding]) -> None:
     if findings:
         click.echo(f"\n{count_text(len(findings), 'finding')}")
     else:
-        click.echo(
-            "not known: no finding, but not everything could be checked" if facts.not_known else "OK: nothing found"
+        words, colour = (
+            ("not known: no finding, but not everything could be checked", ATTENTION)
+            if facts.not_known
+            else ("OK: nothing found", GOOD)
         )
+        click.echo(coloured(words, colour, sys.stdout))
 
 
 def group_summary(facts: GroupFacts) -> str:

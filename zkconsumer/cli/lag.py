@@ -6,10 +6,11 @@ all brokers answer again.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,19 +22,23 @@ from zkconsumer.admin.lag_time_text import caught_up_in_text, lag_time_total_jso
 from zkconsumer.admin.text_format import count_text
 from zkconsumer.admin.zookeeper_group_snapshot import configured_storage, read_group_snapshot
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.progress import progress_listener, progress_task
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import (
     EXIT_FAILED,
     NO_VALUE,
+    how_to_see_all,
     open_admin_session,
     print_json,
     print_not_known,
-    table_lines,
+    table_layout,
     utc_text,
 )
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.groups import exit_no_such_group, print_topics_not_found, topics_not_found, unreadable_offset_texts
 from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
+from zkconsumer.cli.redrawn_lines import RedrawnLines
+from zkconsumer.cli.terminal import is_terminal
 from zkconsumer.errors import UnavailableError, UsageError
 from zkconsumer.observe.lag_time import LagTimeTotal
 
@@ -58,6 +63,7 @@ LAG_COLUMNS = (
     "CAUGHT-UP-IN",
     "CONSUMER-ID",
 )
+DROPPABLE_LAG_COLUMNS = ("LOG-END-OFFSET", "CONSUMER-ID", "CURRENT-OFFSET", "CAUGHT-UP-IN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,8 @@ def lag(
             print_json(lag_document(each), is_line=True)
             sys.stdout.flush()
     else:
-        _watch(looks)
+        with progress_listener(None):  # the table is redrawn in place
+            _watch(looks)
 
 
 def first_lag_snapshot(
@@ -242,9 +249,11 @@ def _observed(
     pause = StopSignal()
     end_ms = SYSTEM_CLOCK.now_ms() + observe_ms
     latest = first
-    while (left_ms := end_ms - SYSTEM_CLOCK.now_ms()) > 0:
-        pause.wait(min(interval_ms, left_ms))
-        latest = look() or latest
+    with progress_task("observing", observe_ms // 1000, "s") as task:
+        while (left_ms := end_ms - SYSTEM_CLOCK.now_ms()) > 0:
+            task.advance((observe_ms - left_ms) // 1000 - task.done)
+            pause.wait(min(interval_ms, left_ms))
+            latest = look() or latest
     return latest
 
 
@@ -274,33 +283,17 @@ def _snapshots(
 
 
 def _watch(looks: Iterator[LagSnapshot]) -> None:
-    """With rich (the extra ``watch``) on a terminal, redraw the table; otherwise print one table after another."""
-    live = _live_display()
-    if live is None:
+    """On a terminal, replace the table; otherwise print one table after another."""
+    if not is_terminal(sys.stdout) or os.environ.get("TERM") == "dumb":
         for look in looks:
             click.echo("\n".join([utc_text(look.at_ms) or "", *_lines(look.rows), ""]))
             sys.stdout.flush()
         return
-    make_text, display = live
-    with display:
+    with RedrawnLines(sys.stdout) as place:
         for look in looks:
-            lines = [utc_text(look.at_ms) or "", *_lines(look.rows), *look.not_known]
-            display.update(make_text("\n".join(lines)), refresh=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
-def _live_display() -> tuple[Any, Any] | None:
-    if not _is_terminal():
-        return None
-    try:
-        from rich.live import Live
-        from rich.text import Text
-    except ImportError:
-        return None
-    return Text, Live(auto_refresh=False, vertical_overflow="visible")
+            table = _lines(look.rows)
+            last = len(table) - 1 - len(look.rows)  # the totals, and what is left out
+            place.draw([utc_text(look.at_ms) or "", *table, *look.not_known], last + len(look.not_known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,11 +343,13 @@ def _lines(rows: Sequence[GroupDescribeRow]) -> list[str]:
     places = [[name.lower().replace("-", "_") for name in COLUMNS].index(name) for name in shown]
     owner = COLUMNS.index("CONSUMER-ID")
     cells = [[*(row.cells[place] for place in places), *_time_cells(row), row.cells[owner]] for row in rows]
-    lines = list(table_lines(LAG_COLUMNS, cells))
+    layout = table_layout(LAG_COLUMNS, cells, DROPPABLE_LAG_COLUMNS)
+    lines = list(layout.lines)
     times = _lag_times(rows)
     if times:
         lines.append(f"LARGEST LAG-SECONDS {lag_time_total_text(LagTimeTotal.of(each.lag for each in times))}")
-    return [*lines, f"TOTAL {LagTotal.of(rows)}"]
+    note = layout.note(how_to_see_all())
+    return [*lines, f"TOTAL {LagTotal.of(rows)}", *([] if note is None else [note])]
 
 
 def _time_cells(row: GroupDescribeRow) -> tuple[str | None, str | None, str | None]:

@@ -1,30 +1,56 @@
-"""A group of commands, some of which are loaded when they are called; for a misspelled name it suggests one."""
+"""A group of commands, some of which are loaded when they are called; for a misspelled name it suggests one.
+
+Plug-ins can add commands to a group (``plugin_commands``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from zkconsumer.cli.plugin_commands import load_plugin, plugins
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 SHORT_HELP_CHARS_MAX = 200
 """Limit for a command's text in the list; click's own limit cuts sentences in the middle."""
 
 
 class LazyGroup(click.Group):
-    """``lazy_commands``: name -> ``module:attribute`` of a click command.  They follow the others."""
+    """``lazy_commands``: name -> ``module:attribute`` of a click command.  They follow the others.
 
-    def __init__(self, *args: Any, lazy_commands: Mapping[str, str] | None = None, **attributes: Any) -> None:
+    ``plugin_parent``: the name under which plug-ins add commands; they come last.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy_commands: Mapping[str, str] | None = None,
+        plugin_parent: str | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
         self._later = dict(lazy_commands or {})
+        self._plugin_parent = plugin_parent
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), *self._later]
+        own = [*super().list_commands(ctx), *self._later]
+        return [*own, *sorted(name for name in self._plugins() if name not in own)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return load_command(self._later[cmd_name]) if cmd_name in self._later else super().get_command(ctx, cmd_name)
+        if cmd_name in self._later:
+            return load_command(self._later[cmd_name])
+        own = super().get_command(ctx, cmd_name)
+        plug_in = None if own is not None else self._plugins().get(cmd_name)
+        return own if plug_in is None else load_plugin(plug_in)
+
+    def _plugins(self) -> Mapping[str, EntryPoint]:
+        return {} if self._plugin_parent is None else plugins(self._plugin_parent)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

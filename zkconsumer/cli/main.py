@@ -12,8 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
@@ -22,13 +20,13 @@ from zkconsumer.cli.console import print_error
 from zkconsumer.cli.first_commands import print_first_commands
 from zkconsumer.cli.json_errors import print_json_error
 from zkconsumer.cli.lazy_commands import SHORT_HELP_CHARS_MAX, LazyGroup, load_command
+from zkconsumer.cli.plugin_commands import load_plugin, plugins
+from zkconsumer.cli.terminal import is_terminal
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-PLUGIN_ENTRY_POINTS = "zkconsumer.commands"
 
 EXIT_ERROR = ZkConsumerError.exit_code
 EXIT_PRECONDITION = PreconditionFailed.exit_code
@@ -74,22 +72,22 @@ class RootCommand(LazyGroup):
     """The commands of ``COMMANDS``, loaded when they are called, and those of plug-ins."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *sorted(name for name in _plugins() if name not in COMMANDS)]
+        return [*COMMANDS, *sorted(name for name in plugins() if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
             return load_command(COMMANDS[cmd_name].target)
-        plug_in = _plugins().get(cmd_name)
-        return None if plug_in is None else _load_plugin(plug_in)
+        plug_in = plugins().get(cmd_name)
+        return None if plug_in is None else load_plugin(plug_in)
 
     def described(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
         for name, command in COMMANDS.items():
             yield name, command.help
-        for name, plug_in in sorted(_plugins().items()):
+        for name, plug_in in sorted(plugins().items()):
             if name in COMMANDS:
                 continue
             try:
-                yield name, _load_plugin(plug_in).get_short_help_str(SHORT_HELP_CHARS_MAX)
+                yield name, load_plugin(plug_in).get_short_help_str(SHORT_HELP_CHARS_MAX)
             except UsageError as error:
                 yield name, f"({error})"
 
@@ -103,7 +101,12 @@ class RootCommand(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; errors become a message and an exit code, and a JSON document if the command prints JSON."""
         try:
-            return self._invoke(ctx)
+            if not is_terminal(sys.stderr):
+                return self._invoke(ctx)
+            from zkconsumer.cli.progress import terminal_progress
+
+            with terminal_progress():
+                return self._invoke(ctx)
         except click.exceptions.Exit as end:
             try:
                 print_json_error(ctx, end.exit_code)
@@ -131,23 +134,6 @@ class RootCommand(LazyGroup):
             print_error(f"the output cannot be written: {error.strerror}")
             ctx.exit(EXIT_ERROR)
         return result
-
-
-@cache
-def _plugins() -> dict[str, EntryPoint]:
-    """Read once: it opens a file of each package that is installed, and a command asks several times."""
-    return {entry.name: entry for entry in entry_points(group=PLUGIN_ENTRY_POINTS)}
-
-
-def _load_plugin(plug_in: EntryPoint) -> click.Command:
-    """Load the command of a plug-in; a broken plug-in must not disable the others."""
-    try:
-        command = plug_in.load()
-    except Exception as error:
-        raise UsageError(f"the plug-in {plug_in.value} cannot be loaded: {error}") from error
-    if not isinstance(command, click.Command):
-        raise UsageError(f"the plug-in {plug_in.value} is not a click command")
-    return command
 
 
 def _exit_error(ctx: click.Context, error: ZkConsumerError) -> NoReturn:

@@ -17,6 +17,7 @@ from zkconsumer.admin.json_offset_znodes import read_json_offset_znodes
 from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
 from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetFileConvention, OffsetStoreName
 from zkconsumer.admin.zookeeper_group_list import group_names
+from zkconsumer.base.progress import progress_task
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
@@ -151,18 +152,22 @@ def _read_groups(
     """Return the offsets of these groups, and how many could not be read; print what is skipped."""
     found: list[ExportedOffset] = []
     unreadable = 0
-    for group in groups:
-        seen = GroupOffsetStores(session, group).read([store])
-        offsets_ = {tp: offset for tp, offset in seen.offsets_in(store).items() if offset is not None}
-        changed = {tp: node.stat.mtime_ms for tp, node in seen.zookeeper.items()} if store == "zookeeper" else {}
-        found += [ExportedOffset(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
-        if not offsets_:
-            print_message(f"Group {group} has no offsets in {store}; skipped.")
-        for node in seen.unreadable if store == "zookeeper" else ():
-            print_message(f"Group {group}, {node.tp}: skipped, the znode does not contain an offset: {node.problem}")
-        for path in seen.unexpected_nodes if store == "zookeeper" else ():
-            print_message(f"{path}: skipped, this is not a topic or a partition")
-        unreadable += len(seen.unreadable) if store == "zookeeper" else 0
+    with progress_task("exporting", len(groups), "groups") as task:
+        for group in groups:
+            seen = GroupOffsetStores(session, group).read([store])
+            offsets_ = {tp: offset for tp, offset in seen.offsets_in(store).items() if offset is not None}
+            changed = {tp: node.stat.mtime_ms for tp, node in seen.zookeeper.items()} if store == "zookeeper" else {}
+            found += [ExportedOffset(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
+            if not offsets_:
+                print_message(f"Group {group} has no offsets in {store}; skipped.")
+            for node in seen.unreadable if store == "zookeeper" else ():
+                print_message(
+                    f"Group {group}, {node.tp}: skipped, the znode does not contain an offset: {node.problem}"
+                )
+            for path in seen.unexpected_nodes if store == "zookeeper" else ():
+                print_message(f"{path}: skipped, this is not a topic or a partition")
+            unreadable += len(seen.unreadable) if store == "zookeeper" else 0
+            task.advance()
     return found, unreadable
 
 
@@ -289,6 +294,7 @@ def diff(
                 (group, tp.topic, tp.partition, UNKNOWN if tp in unreadable else one, other, _difference(one, other))
                 for tp, one, other in rows
             ),
+            ("GROUP",),
         )
     if not partitions:
         where = f"{names[0]} or {names[1]}"

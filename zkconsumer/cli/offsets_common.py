@@ -125,13 +125,14 @@ class OffsetPlanExecution:
 
 PLAN_COLUMNS = "GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-START", "LOG-END", "STORE", "REMARK"
 """The columns of kafka-consumer-groups --reset-offsets (GROUP from 2.3 on), and ours."""
+DROPPABLE_PLAN_COLUMNS = ("GROUP", "STORE", "LOG-START", "LOG-END")
 
 
 def print_plan(plan: OffsetPlan, *, changes_only: bool) -> None:
     """Print the plan as a table."""
     rows = [row for row in plan.rows if row.is_change or row.rejection_reason] if changes_only else plan.rows
     if rows:
-        print_table(PLAN_COLUMNS, (_cells(plan.group, row) for row in rows))
+        print_table(PLAN_COLUMNS, (_cells(plan.group, row) for row in rows), DROPPABLE_PLAN_COLUMNS)
 
 
 def _cells(group: str, row: PlannedOffset) -> tuple[object, ...]:

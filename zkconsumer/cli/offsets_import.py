@@ -8,6 +8,7 @@ from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.group_offset_stores import GroupOffsetStores
 from zkconsumer.admin.offset_lines import OffsetFileConvention
 from zkconsumer.admin.offset_plan import plan_import
+from zkconsumer.base.progress import progress_task
 from zkconsumer.cli.command_hints import rerun_with_execute
 from zkconsumer.cli.common import open_admin_session
 from zkconsumer.cli.offsets_common import (
@@ -63,14 +64,16 @@ def import_(
     session = open_admin_session(context, cluster)
     stores = selected_stores(session, store or (parsed.store if isinstance(session, AdminSession) else None))
     jobs = []
-    for name, wanted in sorted(found.items()):
-        group_stores = GroupOffsetStores(session, name)
-        seen = group_stores.read(stores, include_kafka=True)
-        current = {each: seen.offsets_in(each) for each in stores}
-        logs = group_stores.log_ranges(wanted)
-        plan = plan_import(name, wanted, stores, current, logs, allow_out_of_range=allow_out_of_range)
-        jobs.append(OffsetPlanExecution(group_stores, seen, plan))
-        if output == "table":
-            print_plan(plan, changes_only=True)
+    with progress_task("reading", len(found), "groups") as task:
+        for name, wanted in sorted(found.items()):
+            group_stores = GroupOffsetStores(session, name)
+            seen = group_stores.read(stores, include_kafka=True)
+            current = {each: seen.offsets_in(each) for each in stores}
+            logs = group_stores.log_ranges(wanted)
+            plan = plan_import(name, wanted, stores, current, logs, allow_out_of_range=allow_out_of_range)
+            jobs.append(OffsetPlanExecution(group_stores, seen, plan))
+            if output == "table":
+                print_plan(plan, changes_only=True)
+            task.advance()
     hint = f"To write them anyway: {rerun_with_execute(context)} --allow-out-of-range"
     execute_or_explain(context, jobs, stores, do_it=do_it, output=output, hint=hint)

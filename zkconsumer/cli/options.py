@@ -27,6 +27,10 @@ BOOTSTRAP_VARIABLE = "ZKCONSUMER_BOOTSTRAP_SERVERS"
 ADDRESS_KEYS = ("zookeeper.connect", "bootstrap.servers")
 
 OutputFormat: TypeAlias = Literal["table", "json"]
+"""What a command receives; ``-o wide`` is a table."""
+
+WIDE = "wide"
+_WIDE_IS_WANTED = "zkconsumer.cli.wide_is_wanted"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -196,14 +200,23 @@ def group_arguments(command: F) -> F:
 def _output(context: click.Context, _: click.Parameter, value: str) -> str:
     if value == "json":
         expect_json(context)
-    return value
+    if value != WIDE:
+        return value
+    context.meta[_WIDE_IS_WANTED] = True
+    return "table"
+
+
+def is_wide_wanted() -> bool:
+    """Whether the command was called with ``-o wide``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_WIDE_IS_WANTED))
 
 
 def output_option(command: F) -> F:
-    """``-o table|json``."""
+    """``-o table|wide|json``; the command receives ``table`` or ``json``."""
     return click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-        help="A table, or JSON for programs.", callback=_output,
+        "-o", "--output", type=click.Choice(["table", WIDE, "json"]), default="table", show_default=True,
+        help="A table that fits the terminal, the whole table (as in a pipe), or JSON for programs.", callback=_output,
     )(command)  # fmt: skip
 
 

@@ -119,7 +119,7 @@ def status(context: click.Context) -> None:
         context.exit(EXIT_NOT_RUNNING)
     states = cluster.states()
     rows = [(part.name, part.version, part.address, part.pid, states[part.name]) for part in cluster.parts]
-    print_table(("NAME", "VERSION", "ADDRESS", "PID", "STATE"), rows)
+    print_table(("NAME", "VERSION", "ADDRESS", "PID", "STATE"), rows, ("PID",))
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}  files: {cluster.root}", err=True)
     bad = [part for part in cluster.parts if states[part.name] != background_cluster.RUNNING]
     for part in bad:

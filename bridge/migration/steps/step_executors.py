@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from zkconsumer.base.progress import has_progress_listener, progress_task
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -60,8 +62,10 @@ class ApplyExecutor:
         """See ``StepExecutor``."""
         self.invariant.check_before(step)
         self.heartbeat()
-        self.report(f"{step.name} …")
-        step.do()
+        if not has_progress_listener():
+            self.report(f"{step.name} …")
+        with progress_task(step.name, is_step=True):
+            step.do()
         self.executed_steps.append(step.name)
 
     def on_already_done(self, step: MigrationStep) -> None:

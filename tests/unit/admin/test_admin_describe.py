@@ -20,7 +20,7 @@ from tests.in_memory_fixtures import MakeConnector, take
 from tests.unit.admin.test_admin_groups import SCALA, scala_member
 from zkconsumer.admin import coordinator_lookups
 from zkconsumer.admin.admin_session import AdminSession
-from zkconsumer.admin.coordinator_group_snapshot import CoordinatorGroupSnapshot
+from zkconsumer.admin.coordinator_group_snapshot import CoordinatorGroupList, CoordinatorGroupSnapshot
 from zkconsumer.admin.describe import COLUMNS, current_offset
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.zookeeper_group_list import list_groups
@@ -28,7 +28,7 @@ from zkconsumer.cli import lag as lag_command
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, CoordinatorGroupMember
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
-from zkconsumer.types import TopicPartition
+from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control
 
 LIST = f"zkconsumer groups list --zookeeper {ADDRESS}"
@@ -78,6 +78,43 @@ def test_it_lists_exactly_the_groups_below_consumers(
     ]  # fmt: skip
     assert [row[0] for row in rows(tool("groups", "list", "--active").stdout)] == ["ours", "theirs"]
     assert [row[0] for row in rows(tool("groups", "list", "--empty").stdout)] == ["bare", "done"]
+
+
+@pytest.fixture
+def modern_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers coordinate a group in each of these states; ``old`` at a broker 0.9."""
+    states = {"stable": "Stable", "empty": "Empty", "old": "AwaitingSync"}
+    groups = {
+        name: (BrokerAddress(0, "b", 9092), CoordinatorGroup(state, "consumer")) for name, state in states.items()
+    }
+    found = CoordinatorGroupList(groups)
+    monkeypatch.setattr(sys.modules["zkconsumer.cli.groups"], "list_all_coordinator_groups", lambda _: found)
+
+
+@pytest.mark.parametrize(
+    ("given", "listed"),
+    [
+        ("Stable", ["stable"]),
+        ("stable, EMPTY", ["empty", "stable"]),
+        ("CompletingRebalance", ["old"]),
+        ("Dead", []),
+        (None, ["done", "empty", "old", "stable"]),
+    ],
+)
+@pytest.mark.usefixtures("modern_groups")
+def test_groups_in_a_state_as_kafkas_tool_lists_them(
+    world: FakeEnvironment, tool: RunTool, given: str | None, listed: list[str]
+) -> None:
+    offset(world, "clicks/0", 1, "done")
+    result = tool("groups", "list", "--state", *([] if given is None else [given]))
+    assert (result.exit_code, [row[0] for row in rows(result.stdout)]) == (0, listed), result.stderr
+    assert ("No coordinator group is in the state Dead." in result.stderr) == (given == "Dead")
+
+
+def test_a_state_that_does_not_exist_is_refused_with_the_text_of_kafkas_tool(tool: RunTool) -> None:
+    result = tool("groups", "list", "--state", "Stabel")
+    assert result.exit_code == 2
+    assert "Invalid state list 'Stabel'. Valid states are: Stable, Empty, Dead, PreparingRebalance" in result.stderr
 
 
 def test_an_empty_list_says_what_is_empty(world: FakeEnvironment, tool: RunTool) -> None:
@@ -596,20 +633,18 @@ def test_watching_as_json_is_a_line_a_look(world: FakeEnvironment, monkeypatch: 
     assert [json.loads(line)["total"] for line in result.stdout.splitlines()] == [0, 4]
 
 
-@pytest.mark.parametrize("has_rich", [True, False])
-def test_on_a_terminal_the_table_stays_in_its_place_if_rich_is_there(
-    world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch, has_rich: bool
-) -> None:
+def test_on_a_terminal_the_table_stays_in_its_place(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 0)
-    monkeypatch.setattr(lag_command, "_is_terminal", lambda: True)
-    if not has_rich:
-        monkeypatch.setitem(sys.modules, "rich.live", None)
+    monkeypatch.setattr(lag_command, "is_terminal", lambda _: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
     result = watch(world, monkeypatch, between=(lambda: world.cluster.append("clicks", 0, [b"x"] * 4),))
     assert result.exit_code == 130
-    totals = [line.strip() for line in result.stdout.splitlines() if line.startswith("TOTAL")]
-    # Into something that is no terminal after all, rich writes what stands there at the end.
-    assert totals == (["TOTAL 4"] if has_rich else ["TOTAL 0", "TOTAL 4"])
+    first, second = result.stdout.split("\x1b[J")[:2]
+    assert "TOTAL 0\x1b[K\n" in first
+    assert second.startswith(f"\x1b[{first.count(chr(10))}F")
+    assert "TOTAL 4\x1b[K\n" in second
 
 
 def test_a_group_that_goes_while_it_is_watched_is_told(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

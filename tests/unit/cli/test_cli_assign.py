@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 import zkconsumer
 from zkconsumer.cli import main
+from zkconsumer.cli.plugin_commands import PLUGIN_ENTRY_POINTS
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, InvalidConfigException
 from zkconsumer.wire.compression import implementations
 
@@ -214,7 +215,7 @@ def test_help_loads_what_finds_commands_and_none_of_them() -> None:
     }
     names = (
         *("", ".command_hints", ".console", ".contexts", ".first_commands", ".json_errors", ".lazy_commands", ".main"),
-        ".options",
+        *(".options", ".plugin_commands", ".terminal"),
     )
     finders = {"zkconsumer.errors", "zkconsumer.properties", *(f"zkconsumer.cli{name}" for name in names)}
     assert code == "0"
@@ -323,12 +324,12 @@ def test_plug_ins_add_commands_and_a_broken_one_harms_nobody(monkeypatch: pytest
     module.move, module.number = move, 7  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tests_plug_in", module)
     entries = {
-        "move": EntryPoint("move", "tests_plug_in:move", cli.PLUGIN_ENTRY_POINTS),
-        "gone": EntryPoint("gone", "tests_no_such_module:move", cli.PLUGIN_ENTRY_POINTS),
-        "seven": EntryPoint("seven", "tests_plug_in:number", cli.PLUGIN_ENTRY_POINTS),
-        "assign": EntryPoint("assign", "tests_plug_in:move", cli.PLUGIN_ENTRY_POINTS),
+        "move": EntryPoint("move", "tests_plug_in:move", PLUGIN_ENTRY_POINTS),
+        "gone": EntryPoint("gone", "tests_no_such_module:move", PLUGIN_ENTRY_POINTS),
+        "seven": EntryPoint("seven", "tests_plug_in:number", PLUGIN_ENTRY_POINTS),
+        "assign": EntryPoint("assign", "tests_plug_in:move", PLUGIN_ENTRY_POINTS),
     }
-    monkeypatch.setattr(cli, "_plugins", lambda: entries)
+    monkeypatch.setattr(cli, "plugins", lambda: entries)
     shown = run("--help").stdout
     assert "Moves a group." in shown
     assert "cannot be loaded" in shown

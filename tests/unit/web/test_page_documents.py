@@ -54,6 +54,15 @@ def test_an_unknown_lag_is_never_zero() -> None:
     assert total_json([row(2, log_end_offset=10)])["without_offset"] == 1
 
 
+def test_a_partition_of_a_migrated_group_counts_once_though_both_stores_have_a_row() -> None:
+    offsets = {"current_offset": 4, "log_end_offset": 10}
+    both = (row(0, None, "fence", **offsets), row(0, "m", "coordinator", **offsets))
+    found = page(*both, authority="kafka")
+    assert (found["total"]["lag"], found["total"]["partitions"], found["topics"][0]["lag"]) == (6, 1, 6)
+    assert found["unowned"] == 0
+    assert page(*both)["total"]["lag"] == 12, "two groups of one name: each has its lag"
+
+
 def test_a_page_has_the_members_with_what_they_own() -> None:
     found = page(row(0, "a", "scala"), row(1, "b", "zkconsumer"), row(2), members=("a",))
     members = {one["id"]: one for one in found["all_members"]}
@@ -79,6 +88,8 @@ def test_the_list_has_a_lag_only_where_it_was_read() -> None:
     document = {"groups": [{"group": "a", "kind": "scala"}, {"group": "a", "kind": "coordinator"}]}
     rows = list_rows(document, {"a": {"known": 5}})["groups"]
     assert [one["lag"] for one in rows] == [{"known": 5}, None]
+    assert [one["phase"] for one in list_rows(document, {}, {"a": "copied"})["groups"]] == ["copied", "copied"]
+    assert [one["phase"] for one in rows] == [None, None]
 
 
 # --- the migration ----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOU
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC, discover_coordinator
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS, GroupFacts, OffsetSample
 from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot, read_group_snapshot
+from zkconsumer.base.progress import progress_task
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import InvalidMessageException, KafkaException, MalformedZnode, UnsupportedCodec
 from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, describe_coordinator_group
@@ -116,15 +117,17 @@ def _samples(
     every_ms = max(SAMPLE_EVERY_MS, interval_ms // SAMPLES_MAX)
     group = first.state.group
     where = {paths.offset(group, tp): tp for tp in first.state.offsets}
-    while (left_ms := end_ms - session.clock.now_ms()) > 0:
-        wait(min(every_ms, left_ms))
-        found: dict[TopicPartition, tuple[int, int]] = {}
-        for path, node in session.get_many(where).items():
-            try:
-                found[where[path]] = (parse_offset(node.data), node.stat.version)
-            except MalformedZnode:
-                continue
-        yield OffsetSample(session.clock.wall_ms(), found)
+    with progress_task("watching the offsets", interval_ms // 1000, "s") as task:
+        while (left_ms := end_ms - session.clock.now_ms()) > 0:
+            task.advance((interval_ms - left_ms) // 1000 - task.done)
+            wait(min(every_ms, left_ms))
+            found: dict[TopicPartition, tuple[int, int]] = {}
+            for path, node in session.get_many(where).items():
+                try:
+                    found[where[path]] = (parse_offset(node.data), node.stat.version)
+                except MalformedZnode:
+                    continue
+            yield OffsetSample(session.clock.wall_ms(), found)
 
 
 # --- codecs -----------------------------------------------------------------------------------------------------
@@ -143,16 +146,18 @@ def _codecs(session: AdminSession, look: ZooKeeperGroupSnapshot, unknown: list[s
     for tp in wanted:
         if tp in leaders:
             by_leader.setdefault(leaders[tp], []).append(tp)
-    for leader, tps in by_leader.items():
-        for some in chunks(tps, CODEC_PARTITIONS_PER_FETCH):
-            try:
-                rows = session.brokers.execute(leader, _fetch_request(look, some))
-            except BROKER_REQUEST_ERRORS as error:
-                unknown.append(f"the codecs of {len(some)} partitions at {leader} are not known: {error}")
-                break
-            for tp, row in rows:
-                for codec, place in _codecs_in(tp, row):
-                    found.setdefault(tp.topic, {}).setdefault(codec, place)
+    with progress_task("reading codecs", sum(map(len, by_leader.values())), "partitions") as task:
+        for leader, tps in by_leader.items():
+            for some in chunks(tps, CODEC_PARTITIONS_PER_FETCH):
+                try:
+                    rows = session.brokers.execute(leader, _fetch_request(look, some))
+                except BROKER_REQUEST_ERRORS as error:
+                    unknown.append(f"the codecs of {len(some)} partitions at {leader} are not known: {error}")
+                    break
+                for tp, row in rows:
+                    for codec, place in _codecs_in(tp, row):
+                        found.setdefault(tp.topic, {}).setdefault(codec, place)
+                task.advance(len(some))
     return found
 
 

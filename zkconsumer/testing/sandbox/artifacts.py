@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
+from zkconsumer.base.progress import progress_task
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import cache
 from zkconsumer.testing.sandbox.java import find_jdk, find_maven
 
 MAVEN_TIMEOUT_S = 480
 MAVEN_LINES_QUOTED = 15
+MAVEN_PROGRESS = ("[INFO] Download", "Download", "Progress")
+MAVEN_DOWNLOADED = b"Downloaded from "
+"""The beginnings of its lines about downloads, and what it writes for each file that has come."""
+
 DEPENDENCY_PLUGIN = "3.8.1"  # pinned, or Maven would ask the network which one is the latest
 MARKER = "complete.json"
 
@@ -216,7 +224,7 @@ def _fetch(wanted: MavenJarSet, target: Path) -> None:
         pom = building / "pom.xml"
         pom.write_text(wanted.pom())
         goal = f"org.apache.maven.plugins:maven-dependency-plugin:{DEPENDENCY_PLUGIN}:{wanted.goal}"
-        _run_maven([mvn, "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={building / 'jars'}"], wanted.title)
+        _run_maven([mvn, "-B", "-f", str(pom), goal, f"-DoutputDirectory={building / 'jars'}"], wanted.title)
         sizes = _jar_sizes(building)
         if len(sizes) != wanted.jars:
             raise SandboxError(
@@ -227,21 +235,31 @@ def _fetch(wanted: MavenJarSet, target: Path) -> None:
 
 
 def _run_maven(command: list[str], title: str) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=MAVEN_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SandboxError(f"Maven did not fetch {title} within {MAVEN_TIMEOUT_S} s; is the network up?") from error
-    if done.returncode != 0:
-        last = "\n".join(done.stdout.splitlines()[-MAVEN_LINES_QUOTED:])
+    """Run Maven; its output shows how many files it has downloaded."""
+    with tempfile.TemporaryFile() as output, progress_task(f"downloading {title}", unit="files") as task:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            exit_code = None
+            for _ in range(MAVEN_TIMEOUT_S):
+                with suppress(subprocess.TimeoutExpired):
+                    exit_code = process.wait(1)
+                    break
+                task.advance(_output(output).count(MAVEN_DOWNLOADED) - task.done)
+        finally:
+            process.kill()  # if it still runs: after the time limit, or Ctrl-C
+            process.wait()
+        lines = _output(output).decode(errors="replace").splitlines()
+    if exit_code is None:
+        raise SandboxError(f"Maven did not fetch {title} within {MAVEN_TIMEOUT_S} s; is the network up?")
+    if exit_code != 0:
+        own = [line for line in lines if not line.startswith(MAVEN_PROGRESS)]
+        last = "\n".join(own[-MAVEN_LINES_QUOTED:])
         raise SandboxError(
-            f"Maven could not fetch {title} (exit code {done.returncode}); it needs Maven Central, or a mirror"
+            f"Maven could not fetch {title} (exit code {exit_code}); it needs Maven Central, or a mirror"
             f" in ~/.m2/settings.xml. Its last lines:\n{last}"
         )
+
+
+def _output(file: IO[bytes]) -> bytes:
+    """What the process has written so far; its own position in the file stays."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
