@@ -31,8 +31,7 @@ pytest_plugins = [
 def pytest_collection() -> Iterator[None]:
     """Collect no garbage meanwhile, and none of what is there then: modules and tests stay until the end.
 
-    There are some millions of such objects, and Python would look at them again and again: a sixth of the CPU of a
-    worker.
+    There are some millions of such objects, and Python would look at them again and again.
     """
     gc.disable()
     try:

@@ -58,6 +58,9 @@ both_directions = pytest.mark.parametrize("direction", ["request", "response"])
 correlation_ids = st.integers(-(2**31), 2**31 - 1)
 clients = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 
+EXAMPLES = 5
+"""Of each version of each request and response; Hypothesis draws other ones in each run."""
+
 ORACLES = {
     "Produce": (oracle_produce.ProduceRequest, oracle_produce.ProduceResponse),
     "Fetch": (oracle_fetch.FetchRequest, oracle_fetch.FetchResponse),
@@ -87,7 +90,7 @@ ORACLES = {
 
 
 @every_version
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_a_request_is_read_as_it_was_written(api: Api[Any, Any], version: int, data: st.DataObject) -> None:
     body = data.draw(messages(api.request, version))
@@ -101,7 +104,7 @@ def test_a_request_is_read_as_it_was_written(api: Api[Any, Any], version: int, d
 
 
 @every_version
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_an_answer_is_read_as_it_was_written(api: Api[Any, Any], version: int, data: st.DataObject) -> None:
     body = data.draw(messages(api.response, version))
@@ -114,7 +117,7 @@ def test_an_answer_is_read_as_it_was_written(api: Api[Any, Any], version: int, d
 
 @both_directions
 @every_version
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_the_bytes_are_those_of_kafka_python(
     direction: str, api: Api[Any, Any], version: int, data: st.DataObject
