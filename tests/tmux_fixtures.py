@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,14 +33,14 @@ class TmuxTerminal:
     def __init__(self, columns: int, lines: int, environment: Mapping[str, str]) -> None:
         self._socket = f"zkconsumer-{os.getpid()}-{next(_numbers)}"
         variables = {"PS1": PROMPT, "PYTHONPATH": str(ROOT), "ENV": "", **environment}
-        shell = ["env", *(f"{name}={value}" for name, value in variables.items()), "sh", "-i"]
+        shell = ["env", "-u", "COLUMNS", "-u", "LINES", *(f"{name}={value}" for name, value in variables.items()), "sh", "-i"]
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines), shlex.join(shell))
         self.wait_for(PROMPT)
 
     def run(self, words: str) -> str:
         """Run ``zkconsumer`` with these words; return what the terminal shows when it has ended."""
         self.type(f"clear; {PROGRAM} {words}; echo ENDED-$?")
-        wait_until(lambda: "ENDED-" in self.last_line_before_prompt(), f"{words} has ended", WAIT_MS)
+        wait_until(lambda: re.search(r"^ENDED-[0-9]+$", self.text(), re.MULTILINE), f"{words} has ended", WAIT_MS)
         return self.text()
 
     def type(self, line: str) -> None:
@@ -58,11 +59,6 @@ class TmuxTerminal:
     def text(self, *, with_colours: bool = False) -> str:
         """What the terminal shows."""
         return self._tmux("capture-pane", "-p", *(["-e"] if with_colours else []))
-
-    def last_line_before_prompt(self) -> str:
-        """The last line of output."""
-        lines = [line for line in self.text().splitlines() if line and not line.startswith(PROMPT)]
-        return lines[-1] if lines else ""
 
     def wait_for(self, text: str) -> str:
         """Wait until the terminal shows the text; return everything that it shows."""

@@ -115,8 +115,8 @@ def _state(listed: Mapping[str, Any], page: Document | None) -> str:
 
 def _members(listed: Mapping[str, Any], page: Document | None) -> int | None:
     if page is None:
-        number: int | None = listed["members"]
-        return number
+        number = listed["members"]
+        return None if number is None else int(number)
     return sum(one["kind"] != "unregistered" for one in page["all_members"])
 
 

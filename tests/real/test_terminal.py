@@ -80,7 +80,7 @@ def test_the_doctor_shows_that_it_works_while_it_watches(cluster: Sandbox, names
     with tmux_terminal(100) as terminal:
         terminal.type(f"clear; {PROGRAM} groups doctor {group} --zookeeper {cluster.zookeeper_connect}; echo ENDED-$?")
         terminal.wait_for("watching the offsets: ")
-        assert "watching the offsets" not in terminal.wait_for("ENDED-")
+        assert "watching the offsets" not in terminal.wait_for("\nENDED-")
 
 
 def test_the_live_list_shows_lag_owners_and_a_server_that_fails_and_gives_the_terminal_back(
@@ -122,7 +122,7 @@ def test_the_live_list_shows_lag_owners_and_a_server_that_fails_and_gives_the_te
         terminal.type("fg")
         terminal.wait_for("q quit")
         terminal.press("q")
-        after = terminal.wait_for("ENDED-0")
+        after = terminal.wait_for("\nENDED-0")
         checksum = before.split("  -")[0].split()[-1]
         assert checksum in terminal.wait_for(checksum), after
 
