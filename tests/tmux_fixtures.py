@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -30,16 +31,32 @@ class TmuxTerminal:
     """A shell in a terminal of this size; the socket of its tmux is its own."""
 
     def __init__(self, columns: int, lines: int, environment: Mapping[str, str]) -> None:
+        self.exit_code = 0
         self._socket = f"zkconsumer-{os.getpid()}-{next(_numbers)}"
         variables = {"PS1": PROMPT, "PYTHONPATH": str(ROOT), "ENV": "", **environment}
-        shell = ["env", *(f"{name}={value}" for name, value in variables.items()), "sh", "-i"]
+        shell = [
+            "env",
+            "-u",
+            "COLUMNS",
+            "-u",
+            "LINES",
+            *(f"{name}={value}" for name, value in variables.items()),
+            "sh",
+            "-i",
+        ]
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines), shlex.join(shell))
         self.wait_for(PROMPT)
 
     def run(self, words: str) -> str:
-        """Run ``zkconsumer`` with these words; return what the terminal shows when it has ended."""
-        self.type(f"clear; {PROGRAM} {words}; echo ENDED-$?")
-        wait_until(lambda: "ENDED-" in self.last_line_before_prompt(), f"{words} has ended", WAIT_MS)
+        """Run ``zkconsumer`` with these words; return what the terminal shows when it has ended.  See ``exit_code``."""
+        end = f"ENDED{next(_numbers)}-"  # another one for each command: the screen may not be cleared yet
+        self.type(f"clear; {PROGRAM} {words}; echo {end}$?")
+
+        def code() -> str:
+            found = re.search(rf"^{end}([0-9]+)$", self.text(), re.MULTILINE)
+            return "" if found is None else found[1]
+
+        self.exit_code = int(wait_until(code, f"{words} has ended", WAIT_MS))
         return self.text()
 
     def type(self, line: str) -> None:
@@ -58,11 +75,6 @@ class TmuxTerminal:
     def text(self, *, with_colours: bool = False) -> str:
         """What the terminal shows."""
         return self._tmux("capture-pane", "-p", *(["-e"] if with_colours else []))
-
-    def last_line_before_prompt(self) -> str:
-        """The last line of output."""
-        lines = [line for line in self.text().splitlines() if line and not line.startswith(PROMPT)]
-        return lines[-1] if lines else ""
 
     def wait_for(self, text: str) -> str:
         """Wait until the terminal shows the text; return everything that it shows."""

@@ -115,9 +115,9 @@ def _state(listed: Mapping[str, Any], page: Document | None) -> str:
 
 def _members(listed: Mapping[str, Any], page: Document | None) -> int | None:
     if page is None:
-        number: int | None = listed["members"]
-        return number
-    return sum(one["kind"] != "unregistered" for one in page["all_members"])
+        number = listed["members"]
+        return None if number is None else int(number)
+    return sum(1 for one in page["all_members"] if one["kind"] != "unregistered")
 
 
 def _lag(total: Mapping[str, Any] | None) -> tuple[str, float]:

@@ -103,7 +103,7 @@ class RootCommand(LazyGroup):
         try:
             if not is_terminal(sys.stderr):
                 return self._invoke(ctx)
-            from zkconsumer.cli.progress import terminal_progress
+            from zkconsumer.cli.progress_display import terminal_progress
 
             with terminal_progress():
                 return self._invoke(ctx)

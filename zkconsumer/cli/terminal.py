@@ -34,7 +34,7 @@ REFUSED_PREFIX = "REFUSED:"
 
 
 _before_output: list[Callable[[], None]] = []
-"""Called before a command prints: they remove a line that is rewritten (``progress``)."""
+"""Called before a command prints: they remove a line that is rewritten (``progress_display``)."""
 
 
 def on_output(callback: Callable[[], None]) -> Callable[[], None]:

@@ -39,7 +39,7 @@ WITHOUT_CLUSTER = {
 """``broker`` registers itself at the address of its own option, not at that of a variable of the shell.  A pipeline
 file has the addresses of its cluster."""
 
-WITHOUT_GROUP = {"groups list", "log-ends", "migrate apply", "migrate restore", "web"}
+WITHOUT_GROUP = {"groups list", "groups top", "log-ends", "migrate apply", "migrate restore", "web"}
 """``migrate apply`` has the group in its plan; ``restore`` in its archive."""
 
 

@@ -11,8 +11,8 @@ from bridge.migration.steps.step_executors import ApplyExecutor
 from zkconsumer.base.progress import ProgressTask, has_progress_listener, progress_listener, progress_task
 from zkconsumer.cli import terminal
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.progress import CLEAR_LINE, ProgressDisplay
 from zkconsumer.cli.progress_board import SHOWN_AFTER_MS, ProgressBoard
+from zkconsumer.cli.progress_display import CLEAR_LINE, ProgressDisplay
 from zkconsumer.testing.manual_clock import ManualClock
 
 
