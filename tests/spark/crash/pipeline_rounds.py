@@ -254,7 +254,7 @@ class PipelinePlay:
     def outcome(self) -> PipelineOutcome:
         state = self.state()
         verdict = judge(self.crash, state)
-        changed = [] if self._continues_from is None else changes(self._continues_from, state)
+        changed = [] if self._continues_from is None else changes(self.crash, self._continues_from, state)
         verdict = replace(verdict, findings=(*self._problems, *verdict.findings, *changed))
         return PipelineOutcome(self.crash, verdict, self._continued)
 

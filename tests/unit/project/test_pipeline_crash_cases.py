@@ -236,14 +236,24 @@ def test_a_topic_may_have_a_part_of_one_batch_twice_some_time_after_a_point() ->
 
 def test_a_driver_that_continues_and_changes_something_is_found() -> None:
     state = right_state(RUN)
-    assert list(changes(state, right_state(RUN))) == []
+    assert list(changes(crash(), state, right_state(RUN))) == []
     for other, name in (
         (replace(state, rows=state.rows[1:]), "rows"),
         (replace(state, group_offsets={0: 3, 1: OFFSETS}), "group_offsets: 0: 20 -> 3"),
         (replace(state, checkpoint={"commits/0": "v1", "commits/2": "v1"}), "checkpoint: commits/2: None -> v1"),
     ):
-        [found] = changes(state, other)
+        [found] = changes(crash(), state, other)
         assert f"has changed {name}" in found
+
+
+def test_a_driver_that_was_stopped_while_it_sent_may_send_the_rest_to_a_topic() -> None:
+    state = right_state(RUN, is_topic=True)
+    sent_more = replace(state, rows=[*state.rows, state.rows[0]])
+    late = crash(sink=TOPIC, point=LETTERS, delay_ms=5)
+    assert list(changes(late, state, sent_more)) == []
+    assert len(list(changes(late, state, replace(state, rows=state.rows[1:])))) == 1
+    assert len(list(changes(crash(sink=TOPIC), state, sent_more))) == 1
+    assert len(list(changes(crash(delay_ms=5), state, sent_more))) == 1
 
 
 def test_the_table_has_a_row_a_point_and_a_column_a_sink() -> None:
