@@ -177,6 +177,7 @@ def scraped_members(cluster: Sandbox, group: str, topic: str) -> Iterator[tuple[
         polled = 0
         while polled < PARTITIONS * RECORDS:
             polled += sum(1 for _ in consumer.poll(1_000))
+        consumer.poll(0)  # a response counts when it was read to its end, which the next call notices
         consumer.commit_sync()
         served = MetricsServer(f"{HOST}:0", text, lambda name, error: pytest.fail(f"{name}: {error}"))
         try:

@@ -58,7 +58,8 @@ class PageServers:
     @contextmanager
     def migrating_members(self, group: str, topic: str, count: int) -> Iterator[None]:
         """Members that can stay in the group while it migrates."""
-        settings = {**MEMBER_SETTINGS, "heartbeat.interval.ms": "300"}
+        address = {"bootstrap.servers": self.sandbox.bootstrap}
+        settings = {**MEMBER_SETTINGS, **address, "heartbeat.interval.ms": "300"}
         with ExitStack() as stack:
             for number in range(count):
                 member = PythonMember(
