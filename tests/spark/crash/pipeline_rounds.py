@@ -77,6 +77,9 @@ DELTA_SETTINGS = {
 TASKS_AT_A_TIME = 6
 """Besides those that wait at a point and keep their places."""
 
+TASKS_OF_A_BATCH = 2 * len(PARTITIONS)
+"""A batch reads two ranges of each partition: it passes over an offset between them."""
+
 AGAIN = "python -m tests.spark.crash.pipeline_rounds"
 
 SOURCE_FAULTS = {CLAIMED: "after_claim", CHECKPOINTED: "after_commitlog"}
@@ -271,8 +274,8 @@ def play_pipelines(
 
     def driver(name: str, held: Sequence[PipelinePlay]) -> Driver:
         faults = {play.name: play.source_fault for play in held if play.source_fault is not None}
-        waiting = sum(play.crash.point in (FETCHED, DECODED) for play in held) * len(PARTITIONS)
-        master = f"local[{TASKS_AT_A_TIME + waiting},4]"
+        waiting = sum(play.crash.point in (FETCHED, DECODED) for play in held)
+        master = f"local[{TASKS_AT_A_TIME + waiting * TASKS_OF_A_BATCH},4]"
         drivers.append(_driver(folder, f"{name}-{salt}", faults, master, is_delta=is_delta))
         return drivers[-1]
 
