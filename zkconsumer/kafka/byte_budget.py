@@ -6,7 +6,8 @@
 
 There is no counter: the used bytes are computed each time, so an interruption of an iterating thread cannot make
 a count wrong.  A request reserves the size of its response, which is also its limit (KIP-74, from Fetch 3 on), so
-several fetchers together keep to the budget.
+several fetchers together keep to the budget.  Brokers apply this limit to the records: the other fields of a response,
+up to 64 bytes for each partition, come in addition.
 """
 
 from __future__ import annotations
@@ -108,10 +109,11 @@ class ByteBudget:
             share.reserved_bytes = 0
 
     def _held(self) -> int:
+        # In the order in which a chunk moves, without a lock: it may count in two places, but never in none.
+        chunks = [chunk for share in self._shares for chunk in tuple(share.pending_chunks)]
+        for queue in self._queues:
+            chunks += queue.chunks()
         expanded = sum(queue.decompressed_bytes for queue in self._queues)
-        chunks = [chunk for queue in self._queues for chunk in queue.chunks()]
-        for share in self._shares:
-            chunks += share.pending_chunks
         return expanded + retained_bytes(chunk.records for chunk in chunks)
 
 

@@ -256,8 +256,9 @@ class ChunkQueue(QueueState):
 
     def chunks(self) -> list[FetchedDataChunk]:
         """The queued chunks and the one being read; a chunk may be in the list twice."""
+        waiting = [*self._chunks]  # first: `take` sets the current chunk before it removes it here
         reading = self.current_chunk
-        return [*self._chunks] if reading is None else [reading, *self._chunks]
+        return waiting if reading is None else [reading, *waiting]
 
     def offer(self, chunk: FetchedDataChunk) -> None:
         """Add a chunk, even if the queue is full; a void chunk is discarded.  Never blocks."""

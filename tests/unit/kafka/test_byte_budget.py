@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +92,36 @@ def test_half_of_the_budget_is_left_by_requests_that_wait_at_idle_brokers() -> N
 def test_parts_of_one_answer_count_once_and_as_all_of_it() -> None:
     answer = memoryview(bytearray(1_000))
     assert retained_bytes([answer[:10], answer[10:300], bytes(5), answer[:10]]) == 1_005
+
+
+def test_a_chunk_counts_while_its_fetcher_puts_it_into_the_queue() -> None:
+    class MovesWhileRead(ChunkQueue):
+        def chunks(self) -> list[FetchedDataChunk]:
+            found = super().chunks()
+            self.offer(share.pending_chunks[0])
+            share.pending_chunks.popleft()
+            return found
+
+    budget, queue = ByteBudget(1_000), MovesWhileRead(10)
+    budget.add_queue(queue)
+    share = budget.add_reservation()
+    share.pending_chunks.append(chunk_of(queue, bytes(600)))
+    assert budget.held_bytes == 600
+
+
+def test_a_chunk_counts_while_its_stream_takes_it() -> None:
+    class TakenWhileRead(deque[FetchedDataChunk]):
+        def __iter__(self) -> Iterator[FetchedDataChunk]:
+            if not is_being_taken.is_set():
+                is_being_taken.set()
+                queue.take(0)
+            return super().__iter__()
+
+    budget, queue, is_being_taken = ByteBudget(1_000), ChunkQueue(10), threading.Event()
+    budget.add_queue(queue)
+    queue.offer(chunk_of(queue, bytes(600)))
+    queue._chunks = TakenWhileRead(queue._chunks)
+    assert budget.held_bytes == 600
 
 
 @pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD])
