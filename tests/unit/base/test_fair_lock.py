@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -91,19 +92,9 @@ def test_an_interrupted_wait_gives_up_its_place(monkeypatch: pytest.MonkeyPatch)
     lock.acquire()
     failed: list[BaseException] = []
 
-    class Interrupted:
-        """A lock whose second acquire, which waits, is interrupted."""
-
-        def __init__(self) -> None:
-            self.times = 0
-
-        def acquire(self) -> None:
-            self.times += 1
-            if self.times == 2:
-                raise KeyboardInterrupt
-
-        def release(self) -> None:
-            """Nobody waits."""
+    class Interrupted(threading.Semaphore):
+        def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+            raise KeyboardInterrupt
 
     def wait() -> None:
         try:
@@ -112,7 +103,7 @@ def test_an_interrupted_wait_gives_up_its_place(monkeypatch: pytest.MonkeyPatch)
             failed.append(error)
 
     with monkeypatch.context() as patch:
-        patch.setattr("zkconsumer.base.fair_lock._WaitingThread.__init__", init_with(Interrupted))
+        patch.setattr("zkconsumer.base.fair_lock.threading.Semaphore", Interrupted)
         started(wait).join(TIMEOUT_S)
     assert len(failed) == 1
     assert not lock.has_waiting_threads()
@@ -121,9 +112,26 @@ def test_an_interrupted_wait_gives_up_its_place(monkeypatch: pytest.MonkeyPatch)
         """It is free."""
 
 
-def init_with(lock_class: Callable[[], object]) -> Callable[[object, int], None]:
-    def init(self: object, thread: int) -> None:
-        self.thread = thread  # type: ignore[attr-defined]
-        self.turn = lock_class()  # type: ignore[attr-defined]
+def test_many_threads_take_the_lock_without_an_overlap_and_without_a_lost_wake_up() -> None:
+    lock = FairLock()
+    inside: list[int] = []
+    counts = [0] * 8
 
-    return init
+    def loop(number: int) -> None:
+        for _ in range(500):
+            with lock:
+                inside.append(number)
+                with lock:
+                    counts[number] += 1
+                assert inside == [number]
+                inside.clear()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [started(lambda number=number: loop(number)) for number in range(8)]  # type: ignore[misc]
+        for thread in threads:
+            thread.join(TIMEOUT_S)
+    finally:
+        sys.setswitchinterval(before)
+    assert counts == [500] * 8

@@ -7,7 +7,7 @@ Whatever has changed the position meanwhile (a seek, another reset, a new assign
 response is ignored.  A response that is lost leaves the partition where it is; ``set_next_allowed_retry`` and
 ``request_failed`` say when the request is due again.
 
-Invariants: ``_assignment`` is in the order of the next fetch.  ``_assignment_id`` grows with each change of the
+Invariants: ``_assignment`` is in the order of the next fetch.  ``assignment_id`` grows with each change of the
 assignment.  No two states ever had the same ``state_id``.
 
 Differences from Java:
@@ -56,17 +56,13 @@ class PartitionPositions:
     def __init__(self, default_reset_strategy: OffsetResetStrategy) -> None:
         self._default_reset_strategy = default_reset_strategy
         self._assignment: dict[TopicPartition, TopicPartitionState] = {}
-        self._assignment_id = 0
+        self.assignment_id = 0
+        """A number that grows with each change of the assignment."""
         self._new_state_id = count(1).__next__
         self.log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
         """The log lines that the caller has not taken yet."""
 
     # --- assignment ---------------------------------------------------------------------------------------------
-
-    @property
-    def assignment_id(self) -> int:
-        """A number that grows with each change of the assignment."""
-        return self._assignment_id
 
     def assigned_partitions(self) -> set[TopicPartition]:
         """A copy of the assignment."""
@@ -105,7 +101,7 @@ class PartitionPositions:
         }
         for state in self._assignment.values():
             state.is_pending_revocation = False
-        self._assignment_id += 1
+        self.assignment_id += 1
 
     def _assigned(self, tp: TopicPartition) -> TopicPartitionState:
         try:

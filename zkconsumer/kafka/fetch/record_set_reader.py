@@ -48,8 +48,9 @@ class RowBuffers:
     __slots__ = ("_next", "table_rows")
 
     def __init__(self, records_max: int) -> None:
-        self.table_rows = max(TABLE_ROWS_MIN, min(records_max, TABLE_ROWS_MAX))
-        """The most rows of a table."""
+        small_lists = -(-TABLE_ROWS_MIN // records_max)
+        self.table_rows = min(small_lists * records_max, TABLE_ROWS_MAX)
+        """The most rows of a table: a multiple of ``records_max``, so that most lists come from one table."""
         self._next: bytearray | None = None
 
     def next_buffer(self) -> bytearray:

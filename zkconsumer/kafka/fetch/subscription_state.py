@@ -71,7 +71,7 @@ class SubscriptionState(PartitionPositions):
                 assert self._subscribed_pattern is not None, "set while there is a subscription to a pattern"
                 return f"Subscribe({self._subscribed_pattern.pattern})"
             case SubscriptionType.USER_ASSIGNED:
-                return f"Assign({','.join(map(str, self._assignment))}, id={self._assignment_id})"
+                return f"Assign({','.join(map(str, self._assignment))}, id={self.assignment_id})"
 
     # --- subscription -----------------------------------------------------------------------------------------------
 

@@ -313,7 +313,8 @@ class BrokerChannel:
         """
         tls = self._tls
         if tls is None:
-            return self._frames.buffer(), self._frames.missing_bytes > 0
+            frames = self._frames
+            return frames.buffer(), frames.is_in_frame
         # TLS adds bytes to the plain bytes, so all the missing bytes will arrive, less the beginning of one TLS record,
         # which OpenSSL may have already.
         sure = self._frames.missing_bytes - tls.encrypted_bytes - RECORD_BYTES_MAX
@@ -324,7 +325,10 @@ class BrokerChannel:
         return self._encrypted[:sure], True
 
     def received(self, count: int, now_ms: int) -> None:
-        """The socket has put ``count`` bytes, at least one, at the beginning of ``receive_buffer``."""
+        """The socket has put ``count`` bytes, at least one, at the beginning of ``receive_buffer``.
+
+        ``now_ms`` is not used if ``is_every_byte_a_response``.
+        """
         if self._tls is None:
             self._frames.filled(count)
         else:

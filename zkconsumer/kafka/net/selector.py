@@ -296,6 +296,7 @@ class Selector:
         """Receive once, and take the whole frames; returns whether more may be there."""
         channel = connection.channel
         view, is_part = channel.receive_buffer()
+        is_response = channel.is_every_byte_a_response
         connection.is_in_io = True
         try:
             received = connection.socket.recv_into(view)
@@ -303,11 +304,11 @@ class Selector:
             connection.is_in_io = False
             return False
         if received:
-            channel.received(received, self._clock.now_ms())
+            channel.received(received, 0 if is_response else self._clock.now_ms())
         else:
             channel.receive_eof(self._clock.now_ms())
         connection.is_in_io = False
-        if is_part and 0 < received < len(view) and channel.is_every_byte_a_response:
+        if is_part and is_response and 0 < received < len(view):
             return False  # the same response is still incomplete
         self._announce_if_ready(connection)
         if connection.is_announced:
