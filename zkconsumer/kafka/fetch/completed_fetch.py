@@ -33,6 +33,7 @@ from zkconsumer.kafka.fetch.fetched_records import (
     FetchedRecords,
     RecordHeaders,
     RecordSlice,
+    TableRecords,
     bytes_of,
     headers_of,
 )
@@ -158,11 +159,12 @@ class CompletedFetch:
         part = reader.peek_table(size)
         if part is None:
             return None
-        self.next_fetch_offset = part.last_offset + 1  # first: see above
+        data, rows, first, last_offset = part
+        self.next_fetch_offset = last_offset + 1  # first: see above
         reader.skip(size)
         self._records_read += size
-        self.last_epoch = self._epochs.at(part.last_offset)
-        return FetchedRecords(self.partition, (RecordSlice(part.columns, self._epochs),), size)
+        self.last_epoch = self._epochs.at(last_offset)
+        return TableRecords(self.partition, self._epochs, data, rows, first, size)
 
     def _open_reader(self) -> RecordSetReader:
         assert self._reader is None, "it is opened once"

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from zkconsumer.kafka.fetch.fetched_records import BatchEpochs
 from zkconsumer.kafka.net.frame_receiver import uninitialized_bytes
@@ -127,6 +127,10 @@ class RecordsPart(NamedTuple):
     last_offset: int
 
 
+TablePart: TypeAlias = tuple[TableData, bytes | bytearray, int, int]
+"""Rows of a table: the bytes of the records, all rows, the number of the first one, and the offset of the last one."""
+
+
 class _Chunk(Protocol):
     """Decoded records; ``count``: how many."""
 
@@ -141,23 +145,21 @@ class _Chunk(Protocol):
 
 
 class _TableChunk:
-    __slots__ = ("_data", "_longs", "_rows", "count")
+    __slots__ = ("count", "data", "longs", "rows")
 
     def __init__(self, table: RecordTable, buffers: RowBuffers) -> None:
-        self._data: TableData = table.data
-        self._rows = buffers.kept_rows(table)
-        self._longs = memoryview(self._rows).cast("q")
+        self.data: TableData = table.data
+        self.rows = buffers.kept_rows(table)
+        self.longs = memoryview(self.rows).cast("q")
         self.count = table.size
 
     def part(self, begin: int, end: int) -> RecordsPart:
         size = end - begin
-        return RecordsPart(
-            TableColumns(self._data, self._rows, size, begin), size, self._longs[(end - 1) * _LONGS_OF_ROW]
-        )
+        return RecordsPart(TableColumns(self.data, self.rows, size, begin), size, self.longs[(end - 1) * _LONGS_OF_ROW])
 
     def size_bytes(self, end: int) -> int:
         """From the first key to the end of the last record: also what is between records."""
-        ints, last = memoryview(self._rows).cast("i"), (end - 1) * _INTS_OF_ROW
+        ints, last = memoryview(self.rows).cast("i"), (end - 1) * _INTS_OF_ROW
         value_end = ints[last + _VALUE_START] + max(0, ints[last + _VALUE_LENGTH])
         return max(value_end, ints[last + _HEADERS_END]) - ints[_KEY_START]
 
@@ -212,12 +214,12 @@ class RecordSetReader:
         assert self._chunk is not None, "peeked before"
         assert self._begin <= self._chunk.count, "these were peeked"
 
-    def peek_table(self, size: int) -> RecordsPart | None:
+    def peek_table(self, size: int) -> TablePart | None:
         """The next ``size`` records if the present table has so many; else None.  Raises nothing."""
         chunk, begin = self._chunk, self._begin
         if type(chunk) is not _TableChunk or begin + size > chunk.count:
             return None
-        return chunk.part(begin, begin + size)
+        return chunk.data, chunk.rows, begin, chunk.longs[(begin + size - 1) * _LONGS_OF_ROW]
 
     @property
     def size_bytes(self) -> int:

@@ -91,8 +91,8 @@ class Metadata:
         self._refresh_backoff_ms = refresh_backoff_ms
         self._listeners = tuple(listeners)
         self._cache = EMPTY_METADATA_CACHE
-        self._update_version = 0
-        """The number of responses and bootstraps; a caller that waits for an update compares it."""
+        self.update_version = 0
+        """The number of responses and bootstraps so far; a caller that waits for an update compares it."""
         self._request_version = 0
         self._need_full_update = False
         """A full update was requested since the last response to one."""
@@ -114,11 +114,6 @@ class Metadata:
     def fetch(self) -> Cluster:
         """The cluster as last known."""
         return self._cache.cluster
-
-    @property
-    def update_version(self) -> int:
-        """The number of updates so far."""
-        return self._update_version
 
     @property
     def update_requested(self) -> bool:
@@ -175,14 +170,14 @@ class Metadata:
     def request_update(self) -> int:
         """Request a full update; returns the update version, which the update increases."""
         self._need_full_update = True
-        return self._update_version
+        return self.update_version
 
     def request_update_for_new_topics(self) -> int:
         """Request an update because topics were added, without waiting for retry.backoff.ms."""
         self._last_refresh_ms = None
         self._need_partial_update = True
         self._request_version += 1
-        return self._update_version
+        return self.update_version
 
     def update_last_seen_epoch_if_newer(self, tp: TopicPartition, leader_epoch: int) -> bool:
         """Take the leader epoch from a response other than Metadata; if it is newer, request an update.
@@ -204,7 +199,7 @@ class Metadata:
     def bootstrap(self, addresses: Iterable[tuple[str, int]]) -> None:
         """Begin with these brokers (host, port), and request an update."""
         self._need_full_update = True
-        self._update_version += 1
+        self.update_version += 1
         self._cache = MetadataCache.bootstrap(addresses)
 
     def new_metadata_request_and_version(self, now_ms: int) -> MetadataRequestAndVersion:
@@ -250,7 +245,7 @@ class Metadata:
             self._need_full_update = False
         if not is_partial_update:
             self._last_successful_refresh_ms = now_ms
-        self._update_version += 1
+        self.update_version += 1
         log += self._set_topic_errors()
         self._forget_topics(now_ms)
         if self._cache.cluster_id != previous.cluster_id:
