@@ -429,7 +429,7 @@ class BlockingConnection:
             self._flush(channel, max(deadline_ms, self._clock.now_ms() + READABLE_TIMEOUT_MS))
             if not self._opened_transport().wait(deadline_ms):
                 return False
-            if channel.is_every_byte_a_response:
+            if channel.response_frames is not None:
                 return True
             # The deadline may have passed, and bytes that are there are still processed.
             self._exchange(channel, max(deadline_ms, self._clock.now_ms() + READABLE_TIMEOUT_MS))

@@ -294,7 +294,7 @@ def test_the_end_comes_after_the_frames_before_it(protocol: str) -> None:
 
 def test_with_tls_only_complete_records_are_responses() -> None:
     channel, peer = ready("SSL")
-    assert not channel.is_every_byte_a_response
+    assert channel.response_frames is None
     peer.give(numbered(0))
     data = peer.output()
     assert put(channel, data[:-1]) == []
@@ -310,7 +310,7 @@ def test_with_tls_only_complete_records_are_responses() -> None:
 
 def test_without_tls_and_login_every_byte_is_a_response() -> None:
     channel, _ = ready("PLAINTEXT")
-    assert channel.is_every_byte_a_response
+    assert channel.response_frames is not None
     assert channel.handshake_deadline_ms is None
     assert not channel.has_response()
     put(channel, b"\0")

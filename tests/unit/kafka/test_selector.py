@@ -13,6 +13,7 @@ import pytest
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import InvalidConfigException, SaslAuthenticationException
 from zkconsumer.kafka.net.broker_channel import BrokerChannel
+from zkconsumer.kafka.net.frame_receiver import FrameReceiver
 from zkconsumer.kafka.net.network_messages import (
     DisconnectReason,
     FrameReceived,
@@ -33,6 +34,7 @@ class PlayedChannel(BrokerChannel):
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
+        self._frames = PlayedFrames(self)
         self.on_received: Callable[[], None] = lambda: None
         self.plays_renewal = False
         self.renewal_deadline_ms: int | None = None
@@ -73,9 +75,19 @@ class PlayedChannel(BrokerChannel):
         else:
             super().bytes_written(count)
 
-    def received(self, count: int, now_ms: int) -> None:
-        super().received(count, now_ms)
-        self.on_received()
+
+class PlayedFrames(FrameReceiver):
+    """Those of a channel that calls ``on_received`` after each receive."""
+
+    __slots__ = ("_channel",)
+
+    def __init__(self, channel: PlayedChannel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def filled(self, count: int) -> None:
+        super().filled(count)
+        self._channel.on_received()
 
 
 class Place:

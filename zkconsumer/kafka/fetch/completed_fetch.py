@@ -41,6 +41,7 @@ from zkconsumer.kafka.fetch.record_set_reader import (
     RecordSetReader,
     RecordsPart,
     RowBuffers,
+    TableChunk,
     excluded_batches,
     outline_of,
 )
@@ -156,15 +157,15 @@ class CompletedFetch:
         reader = self._reader
         if reader is None or not self._has_bytes:
             return None
-        part = reader.peek_table(size)
-        if part is None:
+        table, begin = reader.chunk, reader.begin
+        if type(table) is not TableChunk or begin + size > table.count:
             return None
-        data, rows, first, last_offset = part
+        epochs, last_offset = self._epochs, table.last_offset(begin + size)
         self.next_fetch_offset = last_offset + 1  # first: see above
         reader.skip(size)
         self._records_read += size
-        self.last_epoch = self._epochs.at(last_offset)
-        return TableRecords(self.partition, self._epochs, data, rows, first, size)
+        self.last_epoch = epochs.last if epochs.is_uniform else epochs.at(last_offset)
+        return TableRecords(self.partition, epochs, table.data, table.rows, begin, size)
 
     def _open_reader(self) -> RecordSetReader:
         assert self._reader is None, "it is opened once"

@@ -324,7 +324,7 @@ class Fetcher:
             return None
         last.distances.record_move(fetch.next_fetch_offset - position.offset)
         last.position = FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.current_leader)
-        last.state.set_position(last.position)
+        last.state.position = last.position  # `set_position` without its check: the state is fetchable
         return {fetch.partition: records}
 
     def _take_next_in_line(self, *, is_first: bool) -> None:

@@ -6,7 +6,7 @@
 It decodes lazily: an entry is checked and decompressed when its first record is requested.  Control batches, and with
 ``read_committed`` the batches of aborted transactions, have no records here.
 
-Invariants: ``_chunk`` has records that were decoded and not skipped, from ``_begin`` on, or is None; ``_bytes_before``
+Invariants: ``chunk`` has records that were decoded and not skipped, from ``begin`` on, or is None; ``_bytes_before``
 has the bytes of the chunks before it.  ``_error`` is the error of the entry after them; once set it stays.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from struct import Struct
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from zkconsumer.kafka.fetch.fetched_records import BatchEpochs
 from zkconsumer.kafka.net.frame_receiver import uninitialized_bytes
@@ -127,10 +127,6 @@ class RecordsPart(NamedTuple):
     last_offset: int
 
 
-TablePart: TypeAlias = tuple[TableData, bytes | bytearray, int, int]
-"""Rows of a table: the bytes of the records, all rows, the number of the first one, and the offset of the last one."""
-
-
 class _Chunk(Protocol):
     """Decoded records; ``count``: how many."""
 
@@ -144,18 +140,24 @@ class _Chunk(Protocol):
         """About how many bytes the records before ``end`` have."""
 
 
-class _TableChunk:
-    __slots__ = ("count", "data", "longs", "rows")
+class TableChunk:
+    """Rows of a decoded table, with the ``data`` that they refer to."""
+
+    __slots__ = ("_longs", "count", "data", "rows")
 
     def __init__(self, table: RecordTable, buffers: RowBuffers) -> None:
         self.data: TableData = table.data
         self.rows = buffers.kept_rows(table)
-        self.longs = memoryview(self.rows).cast("q")
+        self._longs = memoryview(self.rows).cast("q")
         self.count = table.size
+
+    def last_offset(self, end: int) -> int:
+        """The offset of the last record before this row."""
+        return self._longs[(end - 1) * _LONGS_OF_ROW]
 
     def part(self, begin: int, end: int) -> RecordsPart:
         size = end - begin
-        return RecordsPart(TableColumns(self.data, self.rows, size, begin), size, self.longs[(end - 1) * _LONGS_OF_ROW])
+        return RecordsPart(TableColumns(self.data, self.rows, size, begin), size, self.last_offset(end))
 
     def size_bytes(self, end: int) -> int:
         """From the first key to the end of the last record: also what is between records."""
@@ -179,7 +181,10 @@ class _ListChunk:
 
 @dataclass(slots=True, eq=False)
 class RecordSetReader:
-    """``excluded``: of ``excluded_batches``.  See the module."""
+    """See the module.  ``excluded``: of ``excluded_batches``.
+
+    ``chunk``, ``begin``: a caller may take rows of a ``TableChunk`` instead of ``peek``, which saves calls.
+    """
 
     record_set: RecordSet
     start_offset: int
@@ -187,8 +192,8 @@ class RecordSetReader:
     check_crcs: bool
     excluded: list[int]
     _chunks: Iterator[_Chunk] = field(init=False)
-    _chunk: _Chunk | None = field(init=False, default=None)
-    _begin: int = field(init=False, default=0)
+    chunk: _Chunk | None = field(init=False, default=None)
+    begin: int = field(init=False, default=0)
     _bytes_before: int = field(init=False, default=0)
     _error: Exception | None = field(init=False, default=None)
 
@@ -200,42 +205,35 @@ class RecordSetReader:
 
         ``InvalidMessageException``, ``UnsupportedCodec``: the next entry is damaged; raised again by each call.
         """
-        chunk = self._chunk
-        if chunk is None or self._begin == chunk.count:
+        chunk = self.chunk
+        if chunk is None or self.begin == chunk.count:
             chunk = self._next_chunk()
             if chunk is None:
                 return None
-        begin, end = self._begin, self._begin + records_max
+        begin, end = self.begin, self.begin + records_max
         return chunk.part(begin, end if end < chunk.count else chunk.count)
 
     def skip(self, size: int) -> None:
         """Skip so many records of ``peek``."""
-        self._begin += size
-        assert self._chunk is not None, "peeked before"
-        assert self._begin <= self._chunk.count, "these were peeked"
-
-    def peek_table(self, size: int) -> TablePart | None:
-        """The next ``size`` records if the present table has so many; else None.  Raises nothing."""
-        chunk, begin = self._chunk, self._begin
-        if type(chunk) is not _TableChunk or begin + size > chunk.count:
-            return None
-        return chunk.data, chunk.rows, begin, chunk.longs[(begin + size - 1) * _LONGS_OF_ROW]
+        self.begin += size
+        assert self.chunk is not None, "peeked before"
+        assert self.begin <= self.chunk.count, "these were peeked"
 
     @property
     def size_bytes(self) -> int:
         """About how many bytes the skipped records have."""
-        return self._bytes_before + (self._chunk.size_bytes(self._begin) if self._chunk and self._begin else 0)
+        return self._bytes_before + (self.chunk.size_bytes(self.begin) if self.chunk and self.begin else 0)
 
     def _next_chunk(self) -> _Chunk | None:
         if self._error is not None:
             raise self._error
-        self._bytes_before, self._chunk, self._begin = self.size_bytes, None, 0
+        self._bytes_before, self.chunk, self.begin = self.size_bytes, None, 0
         try:
-            self._chunk = next(self._chunks, None)
+            self.chunk = next(self._chunks, None)
         except DECODE_ERRORS as error:
             self._error = error
             raise
-        return self._chunk
+        return self.chunk
 
     def _tables(self) -> Iterator[_Chunk]:
         decoder = compiled.RECORD_DECODER
@@ -248,7 +246,7 @@ class RecordSetReader:
             self.check_crcs,
             excluded_batches=self.excluded,
         )
-        return (_TableChunk(table, self.buffers) for table in tables)
+        return (TableChunk(table, self.buffers) for table in tables)
 
     def _lists(self) -> Iterator[_Chunk]:
         """The records before an error come first, then the error."""

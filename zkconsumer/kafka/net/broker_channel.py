@@ -143,9 +143,14 @@ class BrokerChannel:
         return self._has_ended if self._tls is None else self._tls.has_ended
 
     @property
-    def is_every_byte_a_response(self) -> bool:
-        """Whether all bytes that can arrive belong to responses: no TLS, and no login that is under way."""
-        return self._tls is None and self._phase is ChannelPhase.READY and not self._is_renewing
+    def response_frames(self) -> FrameReceiver | None:
+        """Where received bytes go if all that can arrive belong to responses: no TLS, no login that is under way.
+
+        None otherwise: only ``receive_buffer`` and ``received`` know.
+        """
+        if self._tls is not None or self._phase is not ChannelPhase.READY or self._is_renewing:
+            return None
+        return self._frames
 
     @property
     def is_in_response(self) -> bool:
@@ -325,10 +330,7 @@ class BrokerChannel:
         return self._encrypted[:sure], True
 
     def received(self, count: int, now_ms: int) -> None:
-        """The socket has put ``count`` bytes, at least one, at the beginning of ``receive_buffer``.
-
-        ``now_ms`` is not used if ``is_every_byte_a_response``.
-        """
+        """The socket has put ``count`` bytes, at least one, at the beginning of ``receive_buffer``."""
         if self._tls is None:
             self._frames.filled(count)
         else:

@@ -295,20 +295,22 @@ class Selector:
     def _receive(self, connection: BrokerSocket) -> bool:
         """Receive once, and take the whole frames; returns whether more may be there."""
         channel = connection.channel
-        view, is_part = channel.receive_buffer()
-        is_response = channel.is_every_byte_a_response
+        frames = channel.response_frames
+        view = channel.receive_buffer()[0] if frames is None else frames.buffer()
         connection.is_in_io = True
         try:
             received = connection.socket.recv_into(view)
         except BlockingIOError:
             connection.is_in_io = False
             return False
-        if received:
-            channel.received(received, 0 if is_response else self._clock.now_ms())
-        else:
+        if not received:
             channel.receive_eof(self._clock.now_ms())
+        elif frames is None:
+            channel.received(received, self._clock.now_ms())
+        else:
+            frames.filled(received)
         connection.is_in_io = False
-        if is_part and is_response and 0 < received < len(view):
+        if connection.is_in_response and frames is not None and 0 < received < len(view):
             return False  # the same response is still incomplete
         self._announce_if_ready(connection)
         if connection.is_announced:
