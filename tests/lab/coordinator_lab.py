@@ -37,7 +37,6 @@ from zkconsumer.testing.checker import (
     Verdict,
     check_history,
     read_history,
-    render_text,
 )
 from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.testing.sandbox.producer_process import ProducerProcess
@@ -203,7 +202,7 @@ class CoordinatorGroupLab:
         history_files.merge(self._events(), history)
         verdict = self.verdict = check_history(read_history(history))
         if not verdict.ok:
-            raise AssertionError("\n".join([*render_text(verdict), f"history: {history}"]))
+            raise AssertionError(history_files.failure_text(verdict, history))
         return verdict
 
     def report(self) -> str:

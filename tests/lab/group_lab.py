@@ -49,7 +49,6 @@ from zkconsumer.testing.checker import (
     Verdict,
     check_history,
     read_history,
-    render_text,
 )
 from zkconsumer.testing.sandbox import MemberProcess, Sandbox, ScalaMember, wait_until
 from zkconsumer.types import TopicPartition
@@ -428,7 +427,7 @@ class GroupLab:
         verdict = self.verdict = check_history(read_history(history))
         if not verdict.ok:
             self._keep_logs()
-            raise AssertionError("\n".join([*render_text(verdict), f"history: {history}"]))
+            raise AssertionError(history_files.failure_text(verdict, history))
         return verdict
 
     def report(self) -> str:

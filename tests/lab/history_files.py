@@ -6,10 +6,22 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zkconsumer.testing.checker import HistoryEvent, RecordDelivered, dump_line, in_order, parse_line
+from zkconsumer.testing.checker import (
+    Finding,
+    HistoryEvent,
+    RecordDelivered,
+    Verdict,
+    dump_line,
+    in_order,
+    parse_line,
+    read_history,
+    render_text,
+)
 from zkconsumer.testing.sandbox import ProducedRange
 
 SCALA_DELIVERED = "handed"
+
+SHOWN_BEFORE_MS, SHOWN_AFTER_MS, SHOWN_LINES_MAX = 5_000, 1_000, 120
 
 
 def read_scala_output(path: Path, member: str) -> Iterator[HistoryEvent]:
@@ -30,6 +42,24 @@ def merge(events: Iterable[HistoryEvent], target: Path) -> None:
     """Write one history, in the order of time."""
     with target.open("w", encoding="utf-8") as file:
         file.writelines(f"{dump_line(event)}\n" for event in in_order(events))
+
+
+def failure_text(verdict: Verdict, history: Path) -> str:
+    """The verdict, and what the members did around its first finding: CI keeps this text only."""
+    lines = [*render_text(verdict), f"history: {history}"]
+    if verdict.findings:
+        lines += ["around the first finding, without delivered records:", *_around(verdict.findings[0], history)]
+    return "\n".join(lines)
+
+
+def _around(finding: Finding, history: Path) -> list[str]:
+    first, last = finding.evidence.t_first - SHOWN_BEFORE_MS, finding.evidence.t_last + SHOWN_AFTER_MS
+    found = [
+        f"{number}: {dump_line(event)}"
+        for number, event in enumerate(read_history(history), 1)
+        if first <= event.t <= last and not isinstance(event, RecordDelivered)
+    ]
+    return found[-SHOWN_LINES_MAX:]
 
 
 def log_end_offsets(
