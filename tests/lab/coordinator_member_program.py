@@ -263,12 +263,17 @@ class KafkaPythonLibrary:
         )
 
     def subscribe(self, topics: Sequence[str], diary: CoordinatorMemberEventLog) -> None:
+        coordinator = self._consumer._coordinator
+
         async def commit(offsets: dict[PartitionId, int]) -> None:
             # A listener runs on the library's own thread, where its blocking commit refuses to be called (3.0).
-            await self._consumer._coordinator._commit_offsets_sync_async(self._stored(offsets), timeout_ms=COMMIT_MS)
+            await coordinator._commit_offsets_sync_async(self._stored(offsets), timeout_ms=COMMIT_MS)
 
         class Listener(self._kafka.AsyncConsumerRebalanceListener):  # type: ignore[misc, name-defined]
             async def on_partitions_assigned(self, assigned: Any) -> None:
+                # An OffsetFetch that timed out stays here.  Its late response would count for a later assignment of the
+                # same partitions, although another member has committed meanwhile (3.0.12; Java checks the generation).
+                coordinator._offset_fetch_futures.clear()
                 diary.assigned([(each.topic, each.partition) for each in assigned])
 
             async def on_partitions_revoked(self, revoked: Any) -> None:
