@@ -31,6 +31,7 @@ WEB = ["starlette>=0.40", "uvicorn>=0.30"]
 BENCH = [*FAST, *SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"]
 TEST = [
     "confluent-kafka>=2.5",
+    "grafana-foundation-sdk",  # its versions are those of Grafana, with an epoch
     "hypothesis>=6.100",
     "import-linter>=2.1",
     "kafka-python>=3.0",

@@ -1,12 +1,17 @@
-"""The files in ``monitoring/`` are those of the tables of metrics, and promtool accepts and evaluates the alerts."""
+"""The files in ``monitoring/`` are those of the tables of metrics.  promtool accepts and evaluates the alerts, and
+Grafana's own classes read the dashboard."""
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
+from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.debian_packages import PROMTOOL
 from tests.generate_monitoring import ALERTS, ALERTS_FILE, FILES, MONITORING, ROOT, SERIES, known
@@ -54,6 +59,29 @@ def test_each_alert_has_a_page() -> None:
     for alert in ALERTS:
         assert alert.summary.endswith(".")
         assert (ROOT / "migration_docs" / "how-to" / alert.runbook).is_file(), alert.name
+
+
+def unknown_to_grafana(fields: Any, known_fields: Any, path: str = "") -> list[str]:
+    """The paths of what Grafana's classes have not read, or have read as something else."""
+    if isinstance(fields, dict) and isinstance(known_fields, dict):
+        found = [unknown_to_grafana(value, known_fields.get(key), f"{path}.{key}") for key, value in fields.items()]
+    elif isinstance(fields, list) and isinstance(known_fields, list) and len(fields) == len(known_fields):
+        pairs = zip(fields, known_fields, strict=True)
+        found = [unknown_to_grafana(*pair, f"{path}[{number}]") for number, pair in enumerate(pairs)]
+    else:
+        return [] if fields == known_fields else [path]
+    return [each for part in found for each in part]
+
+
+def test_grafana_knows_each_field_of_the_dashboard() -> None:
+    register_default_plugins()
+    board = json.loads((MONITORING / "zkconsumer-dashboard.json").read_text("utf-8"))
+    misspelt = copy.deepcopy(board)
+    misspelt["panels"][1]["gridpos"] = misspelt["panels"][1].pop("gridPos")
+    for fields, unknown in ((board, []), (misspelt, [".panels[1].gridpos"])):
+        read = Dashboard.from_json(fields)
+        again = json.loads(json.dumps(read.to_json(), default=lambda part: part.to_json()))
+        assert unknown_to_grafana(fields, again) == unknown
 
 
 def test_a_name_that_is_not_in_the_tables_is_an_error() -> None:
