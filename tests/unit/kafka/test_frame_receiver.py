@@ -125,7 +125,7 @@ def test_an_object_that_has_a_view_keeps_the_memory() -> None:
         held.pop()
 
 
-def test_two_buffers_are_kept_at_most() -> None:
+def test_some_buffers_are_kept_at_most() -> None:
     buffers = ReusedBuffers()
     held = [buffers.allocate(LARGE) for _ in range(5)]
     assert len(buffers._kept) == BUFFERS_KEPT_MAX
@@ -153,3 +153,11 @@ def test_a_connection_that_has_become_quiet_keeps_no_memory() -> None:
     assert buffers._kept
     buffers.allocate(100)
     assert not buffers._kept
+
+
+def test_the_memory_of_a_response_with_four_partitions_of_two_megabytes_is_used_again() -> None:
+    """Brokers fill ``max.partition.fetch.bytes`` to the last byte, and a response has other fields, too."""
+    buffers = ReusedBuffers()
+    size = 4 * 2 * 1024 * 1024 + 4 * 64
+    of_first = memory_of(buffers.allocate(size))
+    assert memory_of(buffers.allocate(size)) == of_first

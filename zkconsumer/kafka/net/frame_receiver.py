@@ -39,11 +39,14 @@ NO_CORRELATION_ID: Final = -1
 REUSED_BYTES_MIN: Final = 256 * 1024
 """Buffers of frames that are smaller are not kept: the allocator of the process keeps their memory."""
 
-REUSED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Buffers of frames that are larger are not kept, so that a connection keeps at most three times as much."""
-
 REUSED_BYTES_STEP: Final = 64 * 1024
 """The size of a kept buffer is a multiple of this, since responses differ a little in size."""
+
+REUSED_BYTES_MAX: Final = 8 * 1024 * 1024 + REUSED_BYTES_STEP
+"""Buffers of frames that are larger are not kept, so that a connection keeps at most three times as much.
+
+The step is for what a response has beside its records: brokers fill the maximum of a partition to the last byte.
+"""
 
 BUFFERS_KEPT_MAX: Final = 3
 """The records of one response are read while the next one arrives, and the program may have some of the last one."""

@@ -213,8 +213,9 @@ class NetworkClient:
         if not self._completed:
             metadata_ms = self._machine.maybe_update_metadata(now_ms)
             self._settle()
-            deadline_ms = self._machine.time_to_next_deadline_ms(now_ms)
-            wait_ms = 0 if self._completed else min(timeout_ms, metadata_ms, deadline_ms)
+            wait_ms = 0 if self._completed else min(timeout_ms, metadata_ms)
+            if wait_ms > 0:
+                wait_ms = min(wait_ms, self._machine.time_to_next_deadline_ms(now_ms))
             events = self._selector.poll(wait_ms)
             for event in events:
                 self._on_event(event)

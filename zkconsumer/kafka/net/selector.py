@@ -149,7 +149,9 @@ class Selector:
         """
         for connection in [each for each in self._sockets.values() if each.is_in_io]:
             self._end(connection, NodeDisconnected(connection.node_id, DisconnectReason.LOCAL_CLOSE, "interrupted"))
-        wait_ms = 0 if self._events else min(timeout_ms, self._time_to_deadline_ms(), SELECT_MS_MAX)
+        wait_ms = 0
+        if timeout_ms > 0 and not self._events:
+            wait_ms = min(timeout_ms, self._time_to_deadline_ms(), SELECT_MS_MAX)
         end_ms = self._clock.now_ms() + wait_ms
         while self._handle_ready_sockets(wait_ms) and wait_ms > 0:
             wait_ms = end_ms - self._clock.now_ms()
