@@ -160,7 +160,7 @@ class CompletedFetch:
         table, begin = reader.chunk, reader.begin
         if type(table) is not TableChunk or begin + size > table.count:
             return None
-        epochs, last_offset = self._epochs, table.last_offset(begin + size)
+        epochs, last_offset = self._epochs, table.offsets[begin + size - 1]
         self.next_fetch_offset = last_offset + 1  # first: see above
         reader.skip(size)
         self._records_read += size

@@ -141,23 +141,19 @@ class _Chunk(Protocol):
 
 
 class TableChunk:
-    """Rows of a decoded table, with the ``data`` that they refer to."""
+    """Rows of a decoded table, with the ``data`` that they refer to; ``offsets``: a view of the offset of each row."""
 
-    __slots__ = ("_longs", "count", "data", "rows")
+    __slots__ = ("count", "data", "offsets", "rows")
 
     def __init__(self, table: RecordTable, buffers: RowBuffers) -> None:
         self.data: TableData = table.data
         self.rows = buffers.kept_rows(table)
-        self._longs = memoryview(self.rows).cast("q")
+        self.offsets = memoryview(self.rows).cast("q")[::_LONGS_OF_ROW]
         self.count = table.size
-
-    def last_offset(self, end: int) -> int:
-        """The offset of the last record before this row."""
-        return self._longs[(end - 1) * _LONGS_OF_ROW]
 
     def part(self, begin: int, end: int) -> RecordsPart:
         size = end - begin
-        return RecordsPart(TableColumns(self.data, self.rows, size, begin), size, self.last_offset(end))
+        return RecordsPart(TableColumns(self.data, self.rows, size, begin), size, self.offsets[end - 1])
 
     def size_bytes(self, end: int) -> int:
         """From the first key to the end of the last record: also what is between records."""

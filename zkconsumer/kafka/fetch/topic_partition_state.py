@@ -49,6 +49,7 @@ _TRANSITIONS = {
     FetchState.AWAIT_VALIDATION: {FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION},
 }
 
+_FETCHING = FetchState.FETCHING
 _WITH_POSITION = frozenset({FetchState.FETCHING, FetchState.AWAIT_VALIDATION})
 
 
@@ -101,7 +102,7 @@ class TopicPartitionState:
     @property
     def is_fetchable(self) -> bool:
         """Whether records may be requested and returned."""
-        return self.fetch_state is FetchState.FETCHING and not self.is_paused and not self.is_pending_revocation
+        return self.fetch_state is _FETCHING and not self.is_paused and not self.is_pending_revocation
 
     def awaits_retry_backoff(self, now_ms: int) -> bool:
         """Whether the lookup was sent, or failed, so lately that it must not be sent again."""

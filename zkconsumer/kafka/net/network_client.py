@@ -81,6 +81,10 @@ class ClientState(Enum):
     CLOSED = "closed"
 
 
+_ACTIVE, _NONE, _EVENT = ClientState.ACTIVE, ReceivedParts.NONE, ReceivedParts.EVENT
+"""For ``receive_more``: a look-up in an enum class costs as much as a call."""
+
+
 class NetworkClient:
     """See the module.
 
@@ -230,20 +234,15 @@ class NetworkClient:
         can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``.
         It looks at the sockets once in a millisecond while no response has begun to arrive.
         """
-        if os.getpid() != self._pid or self._state is not ClientState.ACTIVE:
+        if os.getpid() != self._pid or self._state is not _ACTIVE:
             self._ensure_active()  # raises
         if self._completed or now_ms - self._polled_ms >= POLL_MS:
             return False
-        match self._selector.receive_more():
-            case ReceivedParts.SOME:
-                return True
-            case ReceivedParts.NONE if now_ms > self._looked_ms:
-                self._looked_ms = now_ms
-                return not self._selector.is_any_socket_ready()
-            case ReceivedParts.NONE:
-                return True
-            case ReceivedParts.EVENT:
-                return False
+        found = self._selector.receive_more()
+        if found is _NONE and now_ms > self._looked_ms:
+            self._looked_ms = now_ms
+            return not self._selector.is_any_socket_ready()
+        return found is not _EVENT
 
     def wakeup(self) -> None:
         """End the present ``poll``, or the next one; from any thread."""
