@@ -276,11 +276,12 @@ class AcquireOwnershipProcedure:
         left = [tp for tp in self._owners if tp not in self.results]
         topics = [topic for topic in sorted({tp.topic for tp in left}) if self._owner_lists.get(topic) is None]
         requests: list[Request] = [Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics]
+        requested_at = self._owner_lists.moment
         answers = (yield requests) if requests else []
         missing: list[str] = []
         for topic, answer in zip(topics, answers, strict=True):
             if isinstance(answer, ChildNames):
-                self._owner_lists.put(topic, answer.names)
+                self._owner_lists.put(topic, answer.names, requested_at)
                 self.unwatched.discard(topic)
                 continue
             self.unwatched.add(topic)
@@ -330,16 +331,17 @@ def list_owners(
     ``owner_lists`` stores the lists for the acquisitions that follow.
     """
     assert session_id != 0 or not mine, "0 is the session of persistent nodes, so none would count as ours"
+    owner_lists = OwnerListCache() if owner_lists is None else owner_lists
+    requested_at = owner_lists.moment
     answers = yield [Children(paths.owners_of_topic(group, topic), watch=True) for topic in topics]
     owned = {
         topic: {number for name in answer.names if (number := paths.partition_number(name)) is not None}
         for topic, answer in zip(topics, answers, strict=True)
         if isinstance(answer, ChildNames)
     }
-    if owner_lists is not None:
-        for topic, answer in zip(topics, answers, strict=True):
-            if isinstance(answer, ChildNames):
-                owner_lists.put(topic, answer.names)
+    for topic, answer in zip(topics, answers, strict=True):
+        if isinstance(answer, ChildNames):
+            owner_lists.put(topic, answer.names, requested_at)
     held = [tp for tp in mine if tp.partition in owned.get(tp.topic, ())]
     if held:
         [nodes] = yield [GetMany(tuple(paths.owner(group, tp) for tp in held))]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.zk_procedure_fixtures import GROUP, ProcedureSession, other, party, server
+from tests.zk_procedure_fixtures import GROUP, ProcedureSession, nodes_of, other, party, server
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
@@ -20,7 +21,7 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.group_procedures import AcquireOwnershipProcedure, list_owners
 from zkconsumer.zk.group_reader import GroupReader
 from zkconsumer.zk.owner_list_cache import OwnerListCache
-from zkconsumer.zk.requests import Children, Multi, Request
+from zkconsumer.zk.requests import Children, Delete, Multi, Request
 
 __all__ = ["other", "party", "server"]
 
@@ -92,6 +93,9 @@ class Member:
         self.party = party
         self.events: list[Any] = []
         self.sent: list[type[Request]] = []
+        self.is_slow = False
+        """The member processes no answers before ``process``, and watch events at once."""
+        self._unprocessed: list[Callable[[], object]] = []
         self._tickets = iter(range(1, 1_000))
         rights = MemberAuthorization(None, "nobody", lambda: False, lambda _: None)
         stub: Any = self
@@ -110,9 +114,15 @@ class Member:
 
         def counted(session_id: Any, requests: Any, done: Any) -> None:
             self.sent += map(type, requests)
-            submit(session_id, requests, done)
+            submit(session_id, requests, lambda answers: self._answered(partial(done, answers)))
 
         party.store.submit = counted  # type: ignore[method-assign]
+
+    def _answered(self, process: Callable[[], object]) -> None:
+        if self.is_slow:
+            self._unprocessed.append(process)
+        else:
+            process()
 
     # Control, and Observing
 
@@ -127,8 +137,26 @@ class Member:
 
     # what a test does
 
-    def list(self) -> frozenset[int]:
+    def process(self) -> None:
+        """Process the answers that were held back, and later ones at once."""
+        self.is_slow = False
+        for process in self._unprocessed:
+            process()
+        self._unprocessed.clear()
+
+    def request_list(self) -> None:
         self.half.list_owners(do.ListOwners(next(self._tickets), self.party.session_id, (TOPIC,), ()))
+
+    def request_claim(self) -> None:
+        ticket, session_id, owners = next(self._tickets), self.party.session_id, dict.fromkeys(FOUR, THREAD)
+        self.half.acquire_ownership(
+            do.AcquireOwnership(
+                ticket, session_id, owners, list_owners_first=True, identify_owners=False, control_version=None
+            )
+        )
+
+    def list(self) -> frozenset[int]:
+        self.request_list()
         [listed] = [event for event in self.events if isinstance(event, ev.OwnersListed)]
         self.events.clear()
         return listed.owned[TOPIC]
@@ -136,12 +164,7 @@ class Member:
     def claim(self) -> tuple[list[WriteOutcome], list[type[Request]]]:
         """What became of four claims, and what was sent for them."""
         self.sent.clear()
-        ticket, session_id, owners = next(self._tickets), self.party.session_id, dict.fromkeys(FOUR, THREAD)
-        self.half.acquire_ownership(
-            do.AcquireOwnership(
-                ticket, session_id, owners, list_owners_first=True, identify_owners=False, control_version=None
-            )
-        )
+        self.request_claim()
         [settled] = [event for event in self.events if isinstance(event, ev.AcquireOwnershipCompleted)]
         self.events.clear()
         return [settled.results[tp].outcome for tp in FOUR], self.sent.copy()
@@ -186,3 +209,22 @@ def test_a_member_lists_again_when_the_connection_broke(
         [WriteOutcome.CONFLICT, WriteOutcome.DONE, WriteOutcome.DONE, WriteOutcome.DONE],
         [Children, Multi],
     )
+
+
+@pytest.mark.parametrize("request_it", [Member.request_list, Member.request_claim])
+def test_a_member_stores_no_list_whose_watch_fired_before_it_processed_the_answers(
+    member: Member, other: ProcedureSession, request_it: Callable[[Member], None]
+) -> None:
+    """The answers for several topics are processed together, after the last of them.
+
+    A stored list without a watch stays wrong: the freed partition would have no owner until the group changes.
+    """
+    other.claim(FOUR[0], thread=f"{GROUP}_b-0")
+    member.is_slow = True
+    request_it(member)
+    other.ask([Delete(paths.owner(GROUP, FOUR[0]))], other.session_id)
+    assert ev.OwnersChanged(TOPIC) in member.events
+    member.process()
+    member.events.clear()
+    member.claim()
+    assert nodes_of(other, *(paths.owner(GROUP, tp) for tp in FOUR)).count(None) == 0
