@@ -78,6 +78,12 @@ class FakeZooKeeper:
         self.on_changes: Callable[[list[ZnodeChange], int], None] | None = None
         """Called with the changes of each accepted transaction, and of each session's end, in order, and the session
         (0: none).  Called with the lock held: it may read, and call nothing here but ``tree``."""
+        self.choose: Callable[[Sequence[FakeZkStore]], FakeZkStore] | None = None
+        """Chooses the session that takes the next step, of those that have one; None: the one with the oldest step.
+
+        A real server keeps the order of each session only, so it may execute the request of another session between
+        two requests of a batch.
+        """
         self._delivery = delivery
         self._clock = clock
         self._lock = threading.RLock()
@@ -285,6 +291,9 @@ class FakeZooKeeper:
             self._wake.notify_all()
 
     def _runnable(self) -> FakeZkStore | None:
+        if self.choose is not None:
+            runnable = [store for store in self.stores if store._next_step() is not None]
+            return self.choose(runnable) if runnable else None
         found, least = None, 0
         for store in self.stores:
             seq = store._next_step()
