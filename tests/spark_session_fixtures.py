@@ -117,16 +117,8 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 """For many small queries: the Java that Spark generates and compiles for each costs half of the CPU."""
 
 
-def interpreted_spark_environment(folder: Path) -> dict[str, str]:
-    """``local_spark_environment`` with ``INTERPRETED``, for a program that starts Spark itself; writes a file."""
-    settings = folder / "spark-settings"
-    settings.mkdir(exist_ok=True)
-    (settings / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in INTERPRETED.items()))
-    return local_spark_environment() | {"SPARK_CONF_DIR": str(settings)}
-
-
 def quick_settings(config: pytest.Config) -> dict[str, str]:
-    """``INTERPRETED``, but none in the nightly run."""
+    """``INTERPRETED``, but none in the nightly run; the examples have the defaults of Spark in each run."""
     marks = str(config.getoption("markexpr"))
     is_nightly = "nightly" in marks and "not nightly" not in marks
     return {} if is_nightly else INTERPRETED

@@ -13,12 +13,7 @@ import pytest
 
 from tests.postgres_fixtures import require_postgres
 from tests.requirement_fixtures import report_lack
-from tests.spark_session_fixtures import (
-    ROOT,
-    interpreted_spark_environment,
-    local_spark_environment,
-    require_spark,
-)
+from tests.spark_session_fixtures import ROOT, local_spark_environment, require_spark
 
 EXAMPLE_TIMEOUT_S = 400
 CODE_MISSING = 3
@@ -27,18 +22,16 @@ CODE_MISSING = 3
 pytestmark = [pytest.mark.real, pytest.mark.timeout(EXAMPLE_TIMEOUT_S + 40)]
 
 
-def run_example(name: str, folder: Path, *arguments: str, is_interpreted: bool = True) -> dict[str, Any]:
+def run_example(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
     """``run.py`` of an example; its result.  Fails with what it printed if its exit code is not 0.
 
-    Without something that it needs the test is skipped, in CI it fails.  ``is_interpreted``: Spark compiles no Java for
-    the queries, which takes half of the CPU of a short run.
+    Without something that it needs the test is skipped, in CI it fails.
     """
     require_spark()
-    environment = interpreted_spark_environment(folder) if is_interpreted else local_spark_environment()
     result = folder / "result.json"
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / name / "run.py"), "--json", str(result), *arguments],
-        env={**os.environ, **environment}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env={**os.environ, **local_spark_environment()}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, timeout=EXAMPLE_TIMEOUT_S, check=False,
     )  # fmt: skip
     if done.returncode == CODE_MISSING:
@@ -50,7 +43,7 @@ def run_example(name: str, folder: Path, *arguments: str, is_interpreted: bool =
 
 
 def test_each_click_is_read_by_one_member_and_is_a_row_a_dead_letter_or_filtered(tmp_path: Path) -> None:
-    found = run_example("clicks_to_parquet", tmp_path, "--clicks", "200", is_interpreted=False)
+    found = run_example("clicks_to_parquet", tmp_path, "--clicks", "200")
     assert (found["produced"], found["lost"], found["double"]) == (600, 0, 0)
     assert found["scala"] == 300
     assert found["rows"] + found["dead_letters"] + found["filtered"] == 300

@@ -15,7 +15,7 @@ import pytest
 from bridge.spark.pipeline.sinks.folder_store import LocalFolderStore
 from bridge.spark.pipeline.sinks.parquet_sink import read_manifests
 from tests.sandbox_fixtures import require_releases
-from tests.spark_session_fixtures import ROOT, interpreted_spark_environment, require_spark
+from tests.spark_session_fixtures import ROOT, local_spark_environment, require_spark
 from zkconsumer.testing.sandbox import zookeeper_release
 
 RUN_TIMEOUT_S = 600
@@ -30,7 +30,7 @@ MEMBERS = ("secor-1", "secor-2", "secor-3")
 def run_example(folder: Path, *words: str) -> tuple[str, dict[str, Any]]:
     """What it prints, and its result for programs; fails the test for another exit code than 0."""
     command = [sys.executable, str(PROGRAM), *words, "--folder", str(folder / "data"), "--json", str(folder / "result")]
-    environment = {**os.environ, **interpreted_spark_environment(folder)}
+    environment = {**os.environ, **local_spark_environment()}
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,

@@ -20,7 +20,7 @@ pytest.importorskip("pyspark")
 from click.testing import CliRunner
 
 from bridge.spark.pipeline.spark_home import installed_spark_home
-from tests.spark_session_fixtures import interpreted_spark_environment, require_spark
+from tests.spark_session_fixtures import local_spark_environment, require_spark
 from zkconsumer.cli.main import main
 from zkconsumer.testing.sandbox import Sandbox, cache, wait_until
 from zkconsumer.testing.sandbox.waiting import free_port
@@ -64,11 +64,7 @@ class Runs:
         """``finds_spark``: without SPARK_HOME, and so without the class archive of the tests: it is of another one."""
         settings = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         words = ["pipeline", "run", str(self.file), *settings, "--conf", f"spark.local.dir={self.folder}/local"]
-        environment = {
-            **os.environ,
-            **interpreted_spark_environment(self.folder),
-            "XDG_CACHE_HOME": str(cache.folder()),
-        }
+        environment = {**os.environ, **local_spark_environment(), "XDG_CACHE_HOME": str(cache.folder())}
         with open(self.folder / "log", "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", "from zkconsumer.cli import main; main()", *words],
