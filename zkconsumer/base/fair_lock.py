@@ -7,8 +7,8 @@ waits for it.
 
 Invariants: ``_depth`` is changed only by the thread that has ``_lock``, which takes ``_lock`` again when it enters
 again.  Each thread that waits is in ``_waiting``, in the order of asking.  It tries to take ``_lock`` after it was
-added, and whoever releases ``_lock`` after that wakes the first one of them: so the first one never waits for a free
-lock.
+added, and a thread that releases ``_lock`` after that wakes the first one of them.  So the first one never waits for a
+free lock.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FairLock:
         self._waiting.popleft()
 
     def release(self, *_: object) -> None:
-        """Wake the thread that has waited longest, if any; ``RuntimeError``: this thread has not the lock."""
+        """Wake the thread that has waited longest, if any; ``RuntimeError``: this thread does not have it."""
         self._depth -= 1
         try:
             self._lock.release()

@@ -22,6 +22,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
 from zkconsumer.base.clock import Clock
@@ -284,29 +285,26 @@ class FakeZooKeeper:
             except Exception:  # a callback's: report it, and continue with the others
                 log.exception("fake-zookeeper-callback-failed")
             with self._wake:
-                self._wake.wait_for(lambda: stop.is_set() or self._runnable() is not None)
+                self._wake.wait_for(lambda: stop.is_set() or self._runnable())
 
     def _notify(self) -> None:
         with self._wake:
             self._wake.notify_all()
 
-    def _runnable(self) -> FakeZkStore | None:
-        if self.choose is not None:
-            runnable = [store for store in self.stores if store._next_step() is not None]
-            return self.choose(runnable) if runnable else None
-        found, least = None, 0
-        for store in self.stores:
-            seq = store._next_step()
-            if seq is not None and (found is None or seq < least):
-                found, least = store, seq
-        return found
+    def _runnable(self) -> list[tuple[int, FakeZkStore]]:
+        """The sessions that have a step, each with its number."""
+        return [(seq, store) for store in self.stores if (seq := store._next_step()) is not None]
 
     def _step(self) -> bool:
-        """Take the step with the lowest number.  One at a time, and none inside the callback of another."""
+        """Take the oldest step, or that of ``choose``.  One at a time, and none inside the callback of another."""
         with self._lock:
-            store = None if self._is_stepping else self._runnable()
-            if store is None:
+            runnable = [] if self._is_stepping else self._runnable()
+            if not runnable:
                 return False
+            if self.choose is None:
+                _, store = min(runnable, key=itemgetter(0))
+            else:
+                store = self.choose([store for _, store in runnable])
             self._is_stepping = True
             try:
                 tell = store._take_step()
