@@ -4,7 +4,7 @@
  *
  * The headers of a record are created at the first access.  A record that the program keeps does not keep the bytes of
  * the whole fetch: two records later, or at the end of the iteration, its headers are copied (`detach`).  A record without
- * another reference is used again, and so are its key and its value (`filled_again`).
+ * another reference is used again, and so are its key, its value (`filled_again`) and its offset (`set_again`).
  *
  * Everything is guarded by the global interpreter lock, which the package requires (`zkconsumer/platforms.py`). */
 
@@ -17,6 +17,7 @@
 typedef struct {
     PyTypeObject *bytes_type, *source_type, *record_type, *iterator_type;
     Py_ssize_t start_of_bytes;
+    bool has_known_digits;
 } module_state;
 
 /* --- Source: what the records of one batch have in common -------------------------------------------------------------- */
@@ -253,6 +254,7 @@ typedef struct {
     int64_t index;
     int64_t end;
     Py_ssize_t start_of_bytes; /* of the module's state */
+    bool has_known_digits;     /* of the module's state */
     PyObject *keys;   /* a list with the object of each row; NULL: bytes */
     PyObject *values;
 
@@ -337,6 +339,7 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
         return NULL;
     }
     self->start_of_bytes = state->start_of_bytes;
+    self->has_known_digits = state->has_known_digits;
     self->first = first;
     self->index = first + low;
     self->end = first + high;
@@ -391,6 +394,65 @@ static inline bool set_field(PyObject **field, iterator *self, PyObject *objects
     return made;
 }
 
+#define DIGIT_BITS 30
+#define DIGITS_OF(number) ((uint32_t *)((char *)(number) + sizeof(PyVarObject)))
+
+/* Whether an integer of this value has one digit, or two (true); a digit has 30 bits. */
+static inline bool has_two_digits(int64_t value) { return value >> DIGIT_BITS != 0; }
+
+static inline void set_digits(PyObject *number, int64_t value) {
+    DIGITS_OF(number)[0] = (uint32_t)(value & ((1 << DIGIT_BITS) - 1));
+    if (has_two_digits(value)) DIGITS_OF(number)[1] = (uint32_t)(value >> DIGIT_BITS);
+}
+
+/* Whether an integer with this value gets another one by `set_digits`.  Returns -1, with an exception, without memory. */
+static int is_set_by_digits(int64_t before, int64_t after) {
+    PyObject *number = PyLong_FromLongLong(before);
+    if (!number) return -1;
+    bool is_known = DIGITS_OF(number)[0] == (uint32_t)(before & ((1 << DIGIT_BITS) - 1));
+    is_known = is_known && (!has_two_digits(before) || DIGITS_OF(number)[1] == (uint32_t)(before >> DIGIT_BITS));
+    if (is_known) {
+        set_digits(number, after);
+        is_known = PyLong_AsLongLong(number) == after;
+    }
+    Py_DECREF(number);
+    return is_known;
+}
+
+/* Whether `set_again` may be used with this interpreter.
+ *
+ * CPython keeps an integer as digits of 30 bits after the head of the object.  This is no part of the C API, so it is
+ * examined with objects of our own when the module starts. */
+static bool has_known_digits(void) {
+    int one = is_set_by_digits(0x12345678, 0x3A5A5A5A);
+    int two = one > 0 ? is_set_by_digits(0x23456789LL << DIGIT_BITS | 0x12345678, 0x3CBA9876LL << DIGIT_BITS | 0x2DCBA987) : one;
+    return two > 0;
+}
+
+/* Integers below this, or some of them, are shared by the whole interpreter. */
+#define SHARED_BELOW (1 << 16)
+#define TWO_DIGITS_BELOW (1LL << 2 * DIGIT_BITS)
+
+static inline bool may_be_set(int64_t value) { return value >= SHARED_BELOW && value < TWO_DIGITS_BELOW; }
+
+/* Gives the integer of a former row, `before`, the value of another row, if nothing else refers to it.  As in
+ * `filled_again`, this costs less than an allocation and a release. */
+static inline bool set_again(PyObject *former, int64_t before, int64_t value) {
+    if (!former || Py_REFCNT(former) != 1 || !may_be_set(before) || !may_be_set(value)) return false;
+    if (has_two_digits(before) != has_two_digits(value)) return false;
+    set_digits(former, value);
+    return true;
+}
+
+/* Sets the offset; `fields.row` is still the former row.  Returns false, with an exception, without memory. */
+static inline bool set_offset(record *self, int64_t offset, bool may_set_again) {
+    if (may_set_again && set_again(self->offset, self->fields.row.offset, offset)) return true;
+    PyObject *former = self->offset;
+    self->offset = PyLong_FromLongLong(offset);
+    Py_XDECREF(former);
+    return self->offset != NULL;
+}
+
 /* A record to fill; the ring has a reference, too.  It may have bytes of a former row, whose release runs no code. */
 static record *fresh_record(iterator *self) {
     record *last = self->ring[self->turn];
@@ -398,7 +460,6 @@ static record *fresh_record(iterator *self) {
         if (self->keys) Py_CLEAR(last->fields.key);
         if (self->values) Py_CLEAR(last->fields.value);
         if (last->fields.headers) Py_CLEAR(last->fields.headers);
-        Py_CLEAR(last->offset);
     } else {
         if (last && !detach(&last->fields)) return NULL;
         record *made = (record *)ALLOC(self->from->state->record_type);
@@ -429,9 +490,9 @@ static PyObject *iterator_next(iterator *self) {
     }
     const row_t *row = (const row_t *)self->rows.buf + index;
     if (!row_fits(row, self->held->view.len)) return NULL;
+    bool is_made = set_offset(made, row->offset, self->has_known_digits);
     made->fields.row = *row;
-    made->offset = PyLong_FromLongLong(row->offset);
-    bool is_made = made->offset && set_field(&made->fields.key, self, self->keys, row->key_start, row->key_length) &&
+    is_made = is_made && set_field(&made->fields.key, self, self->keys, row->key_start, row->key_length) &&
                    set_field(&made->fields.value, self, self->values, row->value_start, row->value_length);
     if (!is_made) return NULL;
     self->turn = (self->turn + 1) % RING;
@@ -485,6 +546,7 @@ static PyType_Spec bytes_spec = HELD_BYTES_SPEC("zkconsumer.base._consumer_recor
 static int module_exec(PyObject *module) {
     module_state *state = PyModule_GetState(module);
     state->start_of_bytes = start_of_bytes();
+    state->has_known_digits = has_known_digits();
     bool done = !PyErr_Occurred() && add_type(module, &bytes_spec, &state->bytes_type);
     done = done && add_type(module, &source_spec, &state->source_type);
     done = done && add_type(module, &record_spec, &state->record_type);

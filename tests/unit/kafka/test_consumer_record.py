@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import weakref
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -33,7 +34,9 @@ needs_compiled = pytest.mark.skipif(compiled.CONSUMER_RECORDS is None, reason="t
 def table_of(records: list[Record]) -> TableColumns:
     """The records as a compiled table."""
     assert compiled.RECORD_DECODER is not None
-    data = memoryview(build_record_set(records, 2))
+    # A batch has offsets of 32 bits, from its first one on.
+    batches = groupby(records, lambda record: record.offset >> 31)
+    data = memoryview(b"".join(build_record_set(list(batch), 2) for _, batch in batches))
     [table] = read_tables(compiled.RECORD_DECODER, data, bytearray(100 * ROW.size), 0, True)
     return TableColumns(table.data, bytes(memoryview(table.rows)[: table.size * ROW.size]), table.size)
 
@@ -273,6 +276,40 @@ def test_the_memory_of_a_field_is_used_again() -> None:
     found = set()
     for each in fetched(table_of(ALIKE)):
         found.add(id(each.value))
+    assert len(found) == 2, "the records of two turns"
+
+
+OFFSETS = [
+    *range(250, 260),  # CPython shares small integers
+    *range((1 << 16) - 3, (1 << 16) + 3),
+    *range((1 << 30) - 3, (1 << 30) + 3),  # CPython keeps integers in parts of 30 bits
+    *range((1 << 60) - 3, (1 << 60) + 3),
+    (1 << 62) + 1,
+    (1 << 62) + 2,
+]
+"""Offsets at which the iteration may or may not use the memory of an integer again."""
+
+
+@pytest.mark.parametrize("source", sources())
+def test_an_offset_that_the_program_keeps_stays_as_it_was(source: Any) -> None:
+    columns = source([Record(offset, 0, 0, b"k", b"v", ()) for offset in OFFSETS])
+    assert [each.offset for each in fetched(columns)] == OFFSETS
+    some = [each.offset for each in fetched(columns) if each.offset % 3 == 0]
+    assert some == [offset for offset in OFFSETS if offset % 3 == 0]
+    texts, sums = [], 0
+    for each in fetched(columns):
+        texts.append(str(each.offset))
+        sums += each.offset
+    assert (texts, sums) == ([str(offset) for offset in OFFSETS], sum(OFFSETS))
+    assert [int(text) for text in ("250", "257", "259")] == [250, 257, 259]
+
+
+@needs_compiled
+def test_the_memory_of_an_offset_is_used_again() -> None:
+    records = [Record((1 << 20) + n, 0, 0, b"k", b"v", ()) for n in range(100)]
+    found = set()
+    for each in fetched(table_of(records)):
+        found.add(id(each.offset))
     assert len(found) == 2, "the records of two turns"
 
 
