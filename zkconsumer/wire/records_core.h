@@ -123,6 +123,10 @@ static inline const uint8_t *zk_varint(const uint8_t *at, const uint8_t *end, in
             *value = (int64_t)(byte >> 1) ^ -(int64_t)(byte & 1);
             return at + 1;
         }
+        if (at + 1 < end && at[1] < 0x80) { /* as most sizes of more than 63 bytes */
+            *value = (int64_t)((byte & 0x7F) >> 1 | at[1] << 6) ^ -(int64_t)(byte & 1);
+            return at + 2;
+        }
     }
     return zk_varint_long(at, end, value);
 }
