@@ -32,7 +32,10 @@ class ConsumerRecords(Generic[K, V]):
         return iter(parts[0]) if len(parts) == 1 else chain.from_iterable(parts)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_partition.values()))
+        count = 0
+        for records in self._by_partition.values():
+            count += records.size
+        return count
 
     def __repr__(self) -> str:
         return f"ConsumerRecords({', '.join(map(repr, self._by_partition.values()))})"

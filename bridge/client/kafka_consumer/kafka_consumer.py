@@ -9,10 +9,10 @@
 One ``poll``: the group (``PolledCoordinator.poll``) --> positions of new partitions --> buffered records --> fetch
 requests --> wait for the network.  The next fetches are sent before records are returned.
 
-For ``ROUND_MS`` after such a round, the next calls return buffered records at once (``_may_return_records_at_once``): a
-program with small lists calls ``poll`` some thousand times in a second.  Not if the group has a command, a callback or
-an error for the program, nor after ``wakeup``.  What else the group and the look-ups of positions do waits for the next
-round.  Java does everything in each call.
+For ``ROUND_MS`` after such a round, the next calls return buffered records at once: a program with small lists calls
+``poll`` some thousand times in a second.  Not if the group has a command, a callback or an error for the program, nor
+after ``wakeup``.  What else the group and the look-ups of positions do waits for the next round.  Such a call looks at
+the network once in a millisecond, unless it has something to send.  Java does everything in each call.
 
 Only one thread may be inside of a method; ``wakeup`` may be called by any thread and by a signal handler.  All times
 are integers in ms.
@@ -134,6 +134,8 @@ class KafkaConsumer(Generic[K, V]):
         self._has_all_positions = False
         self._round_ms = clock.now_ms() - ROUND_MS
         """When the group and the positions had their last turn in ``poll``."""
+        self._network_ms = self._round_ms
+        """When ``poll`` has last looked at the network before it returned records."""
         self._access = ConsumerAccess(parts.fetcher.log_events, parts.subscriptions.log_events)
         self._pid = os.getpid()
 
@@ -252,8 +254,20 @@ class KafkaConsumer(Generic[K, V]):
             now_ms = self._clock.now_ms()
             self._metrics.poll.record_start(now_ms)
             try:
-                if self._may_return_records_at_once(now_ms) and (records := self._fetcher.fetched_records()):
-                    return self._returned(records, now_ms)
+                # Buffered records may be returned before the group and the positions have their next turn: a program
+                # with small lists calls this some thousand times in a second.
+                if (
+                    now_ms - self._round_ms < ROUND_MS
+                    and not self._client.is_wakeup_requested
+                    and (self._coordinator is None or self._coordinator.note_call(now_ms))
+                ):
+                    if (more := self._fetcher.more_records()) is not None:
+                        if now_ms != self._network_ms or self._client.unsent.by_node:
+                            self._use_network(now_ms)
+                        return self._returned(more)
+                    if records := self._fetcher.fetched_records():
+                        self._use_network(now_ms)
+                        return self._returned(records)
                 if self._subscriptions.has_no_subscription_or_user_assignment:
                     raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
                 if self._coordinator is not None and self._coordinator.is_in_callback:
@@ -272,29 +286,24 @@ class KafkaConsumer(Generic[K, V]):
             records = self._poll_for_fetches(timer)
             timer.update()
             if records:
-                return self._returned(records, timer.now_ms)
+                self._use_network(timer.now_ms)
+                return self._returned(records)
             if timer.is_expired:
                 return EMPTY
 
-    def _may_return_records_at_once(self, now_ms: int) -> bool:
-        """Whether buffered records may be returned before the group and the positions have their next turn.
-
-        A program with small lists calls ``poll`` some thousand times in a second.
-        """
-        if now_ms - self._round_ms >= ROUND_MS or self._client.is_wakeup_requested:
-            return False
-        return self._coordinator is None or self._coordinator.note_call(now_ms)
-
-    def _returned(self, records: dict[TopicPartition, FetchedRecords[Any, Any]], now_ms: int) -> ConsumerRecords[K, V]:
-        """Send the next requests before these records are returned.
+    def _use_network(self, now_ms: int) -> None:
+        """Send the next requests before records are returned.
 
         Their positions have moved: no error and no wake-up may be raised.
         """
+        self._network_ms = now_ms
         try:  # noqa: SIM105 (three calls less)
             self._fetcher.send_fetches()
         except ZkConsumerError:
             pass  # the next call meets the same error
         self._client.transmit_sends(now_ms)
+
+    def _returned(self, records: dict[TopicPartition, FetchedRecords[Any, Any]]) -> ConsumerRecords[K, V]:
         found: ConsumerRecords[K, V] = ConsumerRecords(records)
         return found if self._interceptors is None else self._interceptors.on_consume(found)
 

@@ -89,6 +89,11 @@ class PlayedFrames(FrameReceiver):
         super().filled(count)
         self._channel.on_received()
 
+    def receive(self, recv_into: Callable[[memoryview], int]) -> int:
+        count = super().receive(recv_into)
+        self._channel.on_received()
+        return count
+
 
 class Place:
     """A selector, and a port on which the test accepts."""

@@ -36,8 +36,10 @@ from zkconsumer.kafka.error_codes import (
     REBALANCE_IN_PROGRESS,
     TOPIC_AUTHORIZATION_FAILED,
 )
+from zkconsumer.kafka.net.client_request import RequestBuilder
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FETCH, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, SYNC_GROUP
+from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
 
 
 class FailingDeserializer:
@@ -91,6 +93,30 @@ def test_buffered_records_are_returned_for_some_milliseconds_before_the_group_ha
     scripted.clock.move(1)
     assert offsets(scripted.poll()) == [3]
     assert turns == [scripted.clock.now_ms()]
+
+
+def test_buffered_records_look_at_the_network_once_in_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted = buffered(6)
+    looked: list[int] = []
+    client = scripted.consumer._client
+    transmit_sends = client.transmit_sends
+    monkeypatch.setattr(client, "transmit_sends", lambda now_ms: (looked.append(now_ms), transmit_sends(now_ms)))
+    start_ms = scripted.clock.now_ms()
+    assert [offsets(scripted.poll()) for _ in range(2)] == [[1], [2]]
+    assert looked == [], "the call before has looked"
+    scripted.clock.move(1)
+    assert [offsets(scripted.poll()) for _ in range(2)] == [[3], [4]]
+    assert looked == [start_ms + 1]
+
+
+def test_what_waits_to_be_sent_is_sent_by_the_next_poll_in_the_same_millisecond() -> None:
+    scripted = buffered(3)
+    [node, *_] = scripted.consumer._metadata.fetch().nodes
+    builder = RequestBuilder(HEARTBEAT, HeartbeatRequest(group_id="another", generation_id=1, member_id="m"))
+    scripted.consumer._client.send(node, builder)
+    before = scripted.sent(HEARTBEAT)
+    assert offsets(scripted.poll()) == [1]
+    assert scripted.sent(HEARTBEAT) == [*before, builder.body]
 
 
 def test_a_wakeup_precedes_buffered_records() -> None:

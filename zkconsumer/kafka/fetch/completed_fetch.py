@@ -153,18 +153,23 @@ class CompletedFetch:
         return FetchedRecords(self.partition, slices, records_max - left)
 
     def fetch_from_table(self, size: int) -> FetchedRecords[Any, Any] | None:
-        """The next ``size`` records, as bytes, if a decoded table has so many; None: ``fetch_records`` must be used."""
+        """The next ``size`` records, as bytes, if one table has so many; None: ``fetch_records`` must be used."""
         reader = self._reader
         if reader is None or not self._has_bytes:
             return None
         table, begin = reader.chunk, reader.begin
+        if table is not None and begin == table.count:
+            try:
+                table, begin = reader.next_chunk(), 0
+            except DECODE_ERRORS:
+                return None  # `fetch_records` raises it
         if type(table) is not TableChunk or begin + size > table.count:
             return None
         epochs, last_offset = self._epochs, table.offsets[begin + size - 1]
         self.next_fetch_offset = last_offset + 1  # first: see above
         reader.skip(size)
         self._records_read += size
-        self.last_epoch = epochs.at(last_offset)
+        self.last_epoch = epochs.last if epochs.is_uniform else epochs.at(last_offset)
         return TableRecords(self.partition, epochs, table.data, table.rows, begin, size)
 
     def _open_reader(self) -> RecordSetReader:

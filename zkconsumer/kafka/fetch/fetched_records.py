@@ -219,21 +219,21 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
     """Records of one partition in order of offset, perhaps none.  ``records[i]`` makes one object.
 
     ``offsets``, ``timestamps`` (ms since 1970, -1 in message format 0): int64 buffers.  ``timestamp_types``: int32.
-    ``keys``, ``values``: lists, made when they are first read.
+    ``keys``, ``values``: lists, made when they are first read.  ``size``: the number of the records, as ``len()``.
     """
 
     def __init__(self, partition: TopicPartition, slices: Sequence[RecordSlice] = (), size: int | None = None) -> None:
         """``size``: the number of the records, for a caller that has it already."""
         self.partition = partition
         self.slices = slices
-        self._size = sum(len(part.columns) for part in slices) if size is None else size
+        self.size = sum(len(part.columns) for part in slices) if size is None else size
 
     def __repr__(self) -> str:
         offsets = f"offsets {self.offsets[0]} to {self.offsets[-1]}" if len(self) else "none"
         return f"FetchedRecords({self.partition} {offsets}, {len(self)} records)"
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     @overload
     def __getitem__(self, index: int) -> ConsumerRecord[K, V]: ...
@@ -255,7 +255,7 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
 
     def joined_with(self, later: FetchedRecords[K, V]) -> FetchedRecords[K, V]:
         """These records and later ones of the same partition."""
-        return FetchedRecords(self.partition, [*self.slices, *later.slices], self._size + later._size)
+        return FetchedRecords(self.partition, [*self.slices, *later.slices], self.size + later.size)
 
     def iterators(self) -> list[Iterable[ConsumerRecord[K, V]]]:
         """The records in several parts; an iteration over these parts costs less than one over a generator."""
@@ -349,11 +349,11 @@ class TableRecords(FetchedRecords[bytes, bytes]):
         self._data = data
         self._rows = rows
         self._first = first
-        self._size = size
+        self.size = size
 
     @cached_property
     def slices(self) -> Sequence[RecordSlice]:  # type: ignore[override]
-        return (RecordSlice(TableColumns(self._data, self._rows, self._size, self._first), self._epochs),)
+        return (RecordSlice(TableColumns(self._data, self._rows, self.size, self._first), self._epochs),)
 
     def iterators(self) -> list[Iterable[ConsumerRecord[bytes, bytes]]]:
         """See ``FetchedRecords``."""
@@ -363,6 +363,6 @@ class TableRecords(FetchedRecords[bytes, bytes]):
         topic, partition = self.partition
         return [
             _COMPILED.RecordIterator(
-                topic, partition, epochs.last, self._data, self._rows, self._first, 0, self._size, None, None
+                topic, partition, epochs.last, self._data, self._rows, self._first, 0, self.size, None, None
             )
         ]

@@ -203,7 +203,7 @@ class RecordSetReader:
         """
         chunk = self.chunk
         if chunk is None or self.begin == chunk.count:
-            chunk = self._next_chunk()
+            chunk = self.next_chunk()
             if chunk is None:
                 return None
         begin, end = self.begin, self.begin + records_max
@@ -220,7 +220,8 @@ class RecordSetReader:
         """About how many bytes the skipped records have."""
         return self._bytes_before + (self.chunk.size_bytes(self.begin) if self.chunk and self.begin else 0)
 
-    def _next_chunk(self) -> _Chunk | None:
+    def next_chunk(self) -> _Chunk | None:
+        """Go to the records after those of ``chunk``; the same errors as ``peek``."""
         if self._error is not None:
             raise self._error
         self._bytes_before, self.chunk, self.begin = self.size_bytes, None, 0

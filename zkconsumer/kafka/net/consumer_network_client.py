@@ -19,7 +19,7 @@ The user's thread and the heartbeat thread use it at the same time.
 
 Invariants: ``_poller_waits`` is True only while a thread is inside ``poll`` with the lock, from before it looks at the
 unsent requests until its wait is over; a thread that adds work and sees False may rely on the next ``poll`` to see the
-work.  ``_is_wakeup_set`` is reset only by the exception.  A future in ``_pending_completions`` is not done.
+work.  ``is_wakeup_requested`` is reset only by the exception.  A future in ``_pending_completions`` is not done.
 
 Differences from Kafka 3.0:
 
@@ -194,72 +194,67 @@ class UnsentRequests:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._by_node: dict[Node, deque[UnsentRequest]] = {}
-        """No entry is empty."""
+        self.by_node: dict[Node, deque[UnsentRequest]] = {}
+        """Changed only here; no entry is empty."""
 
     def put(self, node: Node, request: UnsentRequest) -> None:
         """Append a request."""
         with self._mutex:
-            self._by_node.setdefault(node, deque()).append(request)
+            self.by_node.setdefault(node, deque()).append(request)
 
     def nodes(self) -> list[Node]:
         """The nodes that have unsent requests."""
         with self._mutex:
-            return list(self._by_node)
+            return list(self.by_node)
 
     def first(self, node: Node) -> UnsentRequest | None:
         """The oldest request of a node."""
         with self._mutex:
-            requests = self._by_node.get(node)
+            requests = self.by_node.get(node)
             return requests[0] if requests else None
 
     def remove_first(self, node: Node) -> None:
         """Remove the oldest request of a node, which must have one."""
         with self._mutex:
-            self._by_node[node].popleft()
-            if not self._by_node[node]:
-                del self._by_node[node]
+            self.by_node[node].popleft()
+            if not self.by_node[node]:
+                del self.by_node[node]
 
     def remove(self, node: Node) -> list[UnsentRequest]:
         """Remove and return all requests of a node."""
         with self._mutex:
-            return list(self._by_node.pop(node, ()))
+            return list(self.by_node.pop(node, ()))
 
     def mark_tried(self, node: Node) -> None:
         """``try_send`` looks at the requests of this node."""
         with self._mutex:
-            for request in self._by_node.get(node, ()):
+            for request in self.by_node.get(node, ()):
                 request.is_tried = True
 
     def remove_tried(self, node: Node) -> list[UnsentRequest]:
         """Remove and return the requests of a node that were tried."""
         with self._mutex:
-            requests = self._by_node.pop(node, deque())
+            requests = self.by_node.pop(node, deque())
             new = deque(each for each in requests if not each.is_tried)
             if new:
-                self._by_node[node] = new
+                self.by_node[node] = new
             return [each for each in requests if each.is_tried]
 
     def remove_expired(self, now_ms: int) -> list[UnsentRequest]:
         """Remove and return the requests that have waited for longer than their time-out."""
         expired: list[UnsentRequest] = []
         with self._mutex:
-            for node, requests in list(self._by_node.items()):
+            for node, requests in list(self.by_node.items()):
                 while requests and now_ms - requests[0].request.created_ms > requests[0].request.request_timeout_ms:
                     expired.append(requests.popleft())
                 if not requests:
-                    del self._by_node[node]
+                    del self.by_node[node]
         return expired
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are no requests."""
-        return not self._by_node
 
     def count(self, node: Node | None = None) -> int:
         """How many requests a node has, or all nodes."""
         with self._mutex:
-            return sum(map(len, self._by_node.values())) if node is None else len(self._by_node.get(node, ()))
+            return sum(map(len, self.by_node.values())) if node is None else len(self.by_node.get(node, ()))
 
 
 class ConsumerNetworkClient:
@@ -285,12 +280,13 @@ class ConsumerNetworkClient:
         self._retry_backoff_ms = retry_backoff_ms
         self._request_timeout_ms = request_timeout_ms
         self._max_poll_timeout_ms = min(max_poll_timeout_ms, MAX_POLL_TIMEOUT_MS)
-        self._unsent = UnsentRequests()
+        self.unsent = UnsentRequests()
         self._lock = FairLock()
         self._pending_completions: deque[FutureCompletion] = deque()
         self._pending_disconnects: deque[Node] = deque()
         self._poller_waits = False
-        self._is_wakeup_set = False
+        self.is_wakeup_requested = False
+        """``wakeup`` was called, and no poll has raised since then."""
         self._are_wakeups_disabled = False
 
     @property
@@ -314,7 +310,7 @@ class ConsumerNetworkClient:
         request = self._client.new_client_request(
             node.id, builder, self._clock.now_ms(), request_timeout_ms=timeout_ms, callback=completion.on_complete
         )
-        self._unsent.put(node, UnsentRequest(request, completion))
+        self.unsent.put(node, UnsentRequest(request, completion))
         self.wake_up_poller()
         return future
 
@@ -323,11 +319,11 @@ class ConsumerNetworkClient:
         self.wake_up_poller()
         self.wake_up_poller()
         with self._lock:
-            return self._unsent.count(node) + self._client.in_flight_request_count(None if node is None else node.id)
+            return self.unsent.count(node) + self._client.in_flight_request_count(None if node is None else node.id)
 
     def has_pending_requests(self, node: Node | None = None) -> bool:
         """Whether any request to a node, or to any, is unsent or in flight."""
-        if self._unsent.count(node):
+        if self.unsent.count(node):
             return True
         with self._lock:
             return self._client.has_in_flight_requests(None if node is None else node.id)
@@ -381,11 +377,10 @@ class ConsumerNetworkClient:
         Raises nothing: no completion is fired, and no wake-up and no error seen.
         """
         with self._lock:
-            if not self._unsent.is_empty:
+            if self.unsent.by_node:
                 self.try_send(now_ms)
-            elif self._client.receive_more(now_ms) or not self._client.has_in_flight_requests():
-                return
-            self._client.poll(0, now_ms)
+            if not self._client.receive_more(now_ms) and self._client.has_in_flight_requests():
+                self._client.poll(0, now_ms)
 
     def await_metadata_update(self, timer: Timer) -> bool:
         """Request an update of the metadata, and poll until it has arrived; False: the timer expired before."""
@@ -404,12 +399,12 @@ class ConsumerNetworkClient:
     def try_send(self, now_ms: int) -> int:
         """Send the unsent requests of ready nodes, with the lock; returns how long the next poll may wait for it."""
         delay_ms = self._max_poll_timeout_ms
-        for node in self._unsent.nodes():
-            self._unsent.mark_tried(node)
+        for node in self.unsent.nodes():
+            self.unsent.mark_tried(node)
             delay_ms = min(delay_ms, self._client.poll_delay_ms(node, now_ms))
-            while (unsent := self._unsent.first(node)) is not None and self._client.ready(node, now_ms):
+            while (unsent := self.unsent.first(node)) is not None and self._client.ready(node, now_ms):
                 self._client.send(unsent.request, now_ms)
-                self._unsent.remove_first(node)
+                self.unsent.remove_first(node)
         return delay_ms
 
     # --- wake-ups ---------------------------------------------------------------------------------------------------
@@ -417,7 +412,7 @@ class ConsumerNetworkClient:
     def wakeup(self) -> None:
         """Make the poll of another thread, or else the next one, raise ``WakeupException``."""
         log.debug("wakeup-requested")
-        self._is_wakeup_set = True
+        self.is_wakeup_requested = True
         self._client.wakeup()
 
     def wake_up_poller(self) -> None:
@@ -430,15 +425,10 @@ class ConsumerNetworkClient:
         """Never raise ``WakeupException`` again: the consumer closes."""
         self._are_wakeups_disabled = True
 
-    @property
-    def is_wakeup_requested(self) -> bool:
-        """Whether ``maybe_trigger_wakeup`` would raise."""
-        return self._is_wakeup_set and not self._are_wakeups_disabled
-
     def maybe_trigger_wakeup(self) -> None:
         """Raise ``WakeupException`` if ``wakeup`` was called and wake-ups are not disabled."""
-        if self.is_wakeup_requested:
-            self._is_wakeup_set = False
+        if self.is_wakeup_requested and not self._are_wakeups_disabled:
+            self.is_wakeup_requested = False
             raise WakeupException("wakeup() was called")
 
     # --- nodes ------------------------------------------------------------------------------------------------------
@@ -502,7 +492,7 @@ class ConsumerNetworkClient:
     def _poll(self, timer: Timer, condition: PollCondition | None, *, is_wakeup_disabled: bool) -> None:
         self._handle_pending_disconnects()
         timeout_ms = min(self.try_send(timer.now_ms), timer.remaining_ms)
-        is_woken = self._is_wakeup_set and not (is_wakeup_disabled or self._are_wakeups_disabled)
+        is_woken = self.is_wakeup_requested and not (is_wakeup_disabled or self._are_wakeups_disabled)
         if is_woken or self._pending_completions or (condition is not None and not condition.should_block()):
             timeout_ms = 0
         elif self._client.in_flight_request_count() == 0:
@@ -527,21 +517,21 @@ class ConsumerNetworkClient:
     def _handle_pending_disconnects(self) -> None:
         while self._pending_disconnects:
             node = self._pending_disconnects.popleft()
-            for unsent in self._unsent.remove(node):
+            for unsent in self.unsent.remove(node):
                 unsent.completion.on_failure(DisconnectException(f"{unsent.request}: the connection was closed"))
             self._client.disconnect(node.id)
 
     def _check_disconnects(self, now_ms: int) -> None:
         """Fail the unsent requests of failed nodes; the network client fails those in flight."""
-        for node in self._unsent.nodes():
+        for node in self.unsent.nodes():
             if self._client.connection_failed(node):
                 error = self._client.authentication_error(node)
-                for unsent in self._unsent.remove_tried(node):
+                for unsent in self.unsent.remove_tried(node):
                     unsent.completion.on_complete(
                         ClientResponse(unsent.request, now_ms, was_disconnected=True, authentication_error=error)
                     )
 
     def _fail_expired_requests(self, now_ms: int) -> None:
-        for unsent in self._unsent.remove_expired(now_ms):
+        for unsent in self.unsent.remove_expired(now_ms):
             timeout_ms = unsent.request.request_timeout_ms
             unsent.completion.on_failure(TimeoutException(f"{unsent.request}: it was not sent within {timeout_ms} ms"))

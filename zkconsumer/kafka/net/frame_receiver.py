@@ -1,6 +1,7 @@
 """Assembles response frames from plain bytes.  Pure.
 
     buffer() -> the caller puts bytes there -> filled(count) -> next_frame() until it returns None
+    receive(recv_into): the same for a frame of which bytes are missing, with fewer calls
 
 Bytes arrive in one of two places.  While the size of the next frame is unknown, they go into the read-ahead buffer:
 a small response, and those behind it, are then one system call.  As soon as the size is known, the frame gets a buffer
@@ -9,8 +10,8 @@ directly into it: a large response is copied nowhere.
 
 Invariants:
 - ``_ahead[_start:_end]`` are the received bytes that belong to no frame yet.
-- ``_frame`` is None, or a frame whose size is known and of which ``_filled`` bytes have arrived.  Then the read-ahead
-  buffer is empty, unless all bytes of the frame have arrived.
+- ``_frame`` is None, or a frame whose size is known and of which ``missing_bytes`` have not arrived.  Then the
+  read-ahead buffer is empty, unless all bytes of the frame have arrived.
 - The read-ahead buffer is never full when bytes are received: the caller takes all whole frames before, so that it
   contains at most the size and the header of one.
 
@@ -118,18 +119,14 @@ class ReusedBuffers:
 class FrameReceiver:
     """Plain bytes in, whole frames out; see the head of this module."""
 
-    __slots__ = ("_ahead", "_end", "_filled", "_frame", "_start")
+    __slots__ = ("_ahead", "_end", "_frame", "_start", "missing_bytes")
 
     def __init__(self) -> None:
         self._ahead = memoryview(b"")
         self._start = self._end = 0
         self._frame: memoryview | None = None
-        self._filled = 0
-
-    @property
-    def missing_bytes(self) -> int:
-        """How many bytes of a frame with a known size have not arrived; 0: no such frame."""
-        return 0 if self._frame is None else len(self._frame) - self._filled
+        self.missing_bytes = 0
+        """How many bytes of a frame with a known size have not arrived; 0: there is no such frame."""
 
     @property
     def is_in_frame(self) -> bool:
@@ -144,7 +141,7 @@ class FrameReceiver:
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
         if self._frame is not None:
-            return self._frame[self._filled :]
+            return self._frame[len(self._frame) - self.missing_bytes :]
         if not self._ahead:
             self._ahead = memoryview(bytearray(RECEIVE_AHEAD_BYTES))
         if self._start:
@@ -157,9 +154,17 @@ class FrameReceiver:
     def filled(self, count: int) -> None:
         """``count`` bytes were put at the beginning of ``buffer()``."""
         if self._frame is not None:
-            self._filled += count
+            self.missing_bytes -= count
         else:
             self._end += count
+
+    def receive(self, recv_into: Callable[[memoryview], int]) -> int:
+        """Let a function put bytes into the frame of which bytes are missing; returns how many, as it does."""
+        frame = self._frame
+        assert frame is not None, "the size of the frame is known"
+        count = recv_into(frame[len(frame) - self.missing_bytes :])
+        self.missing_bytes -= count
+        return count
 
     def next_frame(self, bytes_max: int, new_buffer: BufferAllocator) -> memoryview | None:
         """The next frame without its size, or None while it is incomplete.
@@ -175,14 +180,13 @@ class FrameReceiver:
             frame = new_buffer(size)
             start += SIZE_BYTES
             here = self._ahead[start : min(end, start + size)]
-            self._filled = len(here)
-            frame[: self._filled] = here
-            self._start = start + self._filled
-            if self._filled < size:
-                self._frame = frame
+            frame[: len(here)] = here
+            self._start = start + len(here)
+            if len(here) < size:
+                self._frame, self.missing_bytes = frame, size - len(here)
                 return None
             return frame
-        if self._filled < len(frame):
+        if self.missing_bytes:
             return None
         self._frame = None
         return frame
@@ -203,5 +207,6 @@ class FrameReceiver:
     def incomplete_bytes(self) -> bytes:
         """The bytes of the next frame that have arrived, with its size; a copy, for the texts of errors."""
         if self._frame is not None:
-            return len(self._frame).to_bytes(SIZE_BYTES, "big") + bytes(self._frame[: self._filled])
+            filled = len(self._frame) - self.missing_bytes
+            return len(self._frame).to_bytes(SIZE_BYTES, "big") + bytes(self._frame[:filled])
         return bytes(self._ahead[self._start : self._end])

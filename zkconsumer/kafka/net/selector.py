@@ -58,7 +58,7 @@ class BrokerSocket:
 
     ``interest``: the events for which the socket is registered.  ``is_announced``: ``NodeConnected`` was returned.
     ``has_unwritten_frame``: a frame was sent, and ``RequestWritten`` was not returned yet.  ``is_in_response``: a part
-    of a response has arrived, and its size is known.
+    of a response has arrived, and its size is known.  ``has_ended``: that of the channel, after the last receive.
     """
 
     node_id: int
@@ -71,6 +71,7 @@ class BrokerSocket:
     is_announced: bool = False
     has_unwritten_frame: bool = False
     is_in_response: bool = False
+    has_ended: bool = False
     is_in_io: bool = False
 
 
@@ -195,7 +196,7 @@ class Selector:
                 connection.is_in_io = False
                 self._fail(connection, error)
                 return _EVENT
-            if connection.channel.has_ended:
+            if connection.has_ended:
                 self._report(connection)
                 return _EVENT
             found = _SOME
@@ -296,16 +297,27 @@ class Selector:
             connection.is_in_io = False
             self._fail(connection, error)
             return
-        self._write(connection)
+        if not connection.is_in_response or connection.has_ended or connection.channel.response_frames is None:
+            self._write(connection)
 
     def _receive(self, connection: BrokerSocket) -> bool:
         """Receive once, and take the whole frames; returns whether more may be there."""
         channel = connection.channel
         frames = channel.response_frames
-        view = channel.receive_buffer()[0] if frames is None else frames.buffer()
+        if frames is not None and not frames.missing_bytes:
+            frames = None
         connection.is_in_io = True
         try:
-            received = connection.socket.recv_into(view)
+            if frames is not None:
+                received = frames.receive(connection.socket.recv_into)
+                has_more = frames.missing_bytes == 0
+                if received and not has_more:
+                    connection.is_in_io = False
+                    return False
+            else:
+                view, _ = channel.receive_buffer()
+                received = connection.socket.recv_into(view)
+                has_more = 0 < received == len(view)
         except BlockingIOError:
             connection.is_in_io = False
             return False
@@ -313,15 +325,12 @@ class Selector:
             channel.receive_eof(self._clock.now_ms())
         elif frames is None:
             channel.received(received, self._clock.now_ms())
-        else:
-            frames.filled(received)
         connection.is_in_io = False
-        if connection.is_in_response and frames is not None and 0 < received < len(view):
-            return False  # the same response is still incomplete
         self._announce_if_ready(connection)
         if connection.is_announced:
             self._take_frames(connection)
-        return 0 < received == len(view)
+        connection.has_ended = channel.has_ended
+        return has_more
 
     def _take_frames(self, connection: BrokerSocket) -> None:
         what = f"response of node {connection.node_id}"
