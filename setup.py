@@ -96,6 +96,7 @@ COMPILED = [
     compiled("zkconsumer.base._arrow"),
     compiled("zkconsumer.base._consumer_records"),
     compiled("zkconsumer.base._delivery"),
+    compiled("zkconsumer.base._sockets"),
     compiled(
         "zkconsumer.wire._records",
         "zkconsumer/wire/fetch_core.h",

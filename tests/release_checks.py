@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("zkconsumer", "bridge", "pyspark_zkconsumer")
 NOT_INSTALLED = (".c", ".h")
 """Endings of files in the packages that only a compiler reads."""
-COMPILED = ("base/_arrow", "base/_consumer_records", "base/_delivery", "wire/_records")
+COMPILED = ("base/_arrow", "base/_consumer_records", "base/_delivery", "base/_sockets", "wire/_records")
 """A module that is missing here was not compiled, and reading is slower then: such a wheel is not released."""
 MADE_BY_SETUPTOOLS = re.compile(r"PKG-INFO|setup\.cfg|zkconsumer\.egg-info/.*")
 LICENSES = ("LICENSE", "bridge/web/static/vendor/uplot/LICENSE")

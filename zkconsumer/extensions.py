@@ -42,6 +42,7 @@ EXTENSION_MODULES = (
     "zkconsumer.base._arrow",
     "zkconsumer.base._consumer_records",
     "zkconsumer.base._delivery",
+    "zkconsumer.base._sockets",
     "zkconsumer.wire._records",
 )
 """All compiled modules."""

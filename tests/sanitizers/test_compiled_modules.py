@@ -29,6 +29,7 @@ IN_CI = [
     "tests/unit/kafka/test_stream_batches.py",
     "tests/unit/kafka/test_messages.py",
     "tests/unit/kafka/test_consumer_record.py",
+    "tests/unit/kafka/test_receive.py",
 ]
 ALL = [
     *IN_CI,

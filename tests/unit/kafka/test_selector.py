@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -214,6 +215,53 @@ def test_more_of_a_response_is_received_without_an_event(place: Place) -> None:
     assert isinstance(event, FrameReceived)
     assert bytes(event.frame) == b"abc"
     assert place.selector.receive_more() is ReceivedParts.NONE, "no response has begun"
+
+
+def test_the_rest_of_a_response_is_received_while_the_poll_waits(place: Place) -> None:
+    peer, channel = place.connect()
+    size = 3_000_000
+    peer.sendall(struct.pack(">i", size))
+    sender = threading.Thread(target=peer.sendall, args=(bytes(size),))
+    sender.start()
+    (event,) = place.events(FrameReceived)
+    sender.join()
+    assert isinstance(event, FrameReceived)
+    assert len(event.frame) == size
+    assert not channel.is_in_response
+
+
+def test_a_wake_up_ends_the_wait_for_the_rest_of_a_response(place: Place) -> None:
+    peer, channel = begun_response(place)
+    peer.sendall(FRAME[5:6])
+    timer = threading.Timer(0.05, place.selector.wakeup)
+    timer.start()
+    assert place.selector.poll(1000 * DEADLINE_S) == []
+    timer.join()
+    assert channel.missing_bytes == 1
+
+
+def test_another_connection_has_its_turn_while_a_response_is_incomplete(place: Place) -> None:
+    peer, _ = begun_response(place)
+    place.selector.connect(8, "localhost", place.port, "127.0.0.1")
+    assert place.events(NodeConnected) == [NodeConnected(8)]
+    other = place.accept()
+    is_over = threading.Event()
+
+    def send_slowly() -> None:
+        while not is_over.wait(0.001):
+            peer.sendall(b"x")
+
+    peer.sendall(FRAME[5:])
+    (event,) = place.events(FrameReceived)
+    peer.sendall(struct.pack(">i", 1_000_000))
+    sender = threading.Thread(target=send_slowly)
+    sender.start()
+    other.sendall(FRAME)
+    (event,) = place.events(FrameReceived)
+    is_over.set()
+    sender.join()
+    assert isinstance(event, FrameReceived)
+    assert event.node_id == 8
 
 
 def test_a_connection_that_ends_in_a_response_needs_a_poll(place: Place) -> None:

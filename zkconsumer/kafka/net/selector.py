@@ -23,10 +23,13 @@ import contextlib
 import errno
 import selectors
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
+from zkconsumer import extensions
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.timer import FOREVER_MS
 from zkconsumer.errors import AuthenticationException, InvalidConfigException, RemoteProtocolError
@@ -44,6 +47,10 @@ from zkconsumer.wire.request_frames import RESPONSE_BYTES_MAX
 
 READS_MAX = 64
 """How many system calls read from one socket before the others have their turn."""
+
+SOCKETS = extensions.load("zkconsumer.base._sockets")
+RESPONSE_MS_MAX = 10
+"""How long the rest of a response is received before other sockets have their turn; a wake-up ends it earlier."""
 
 WAKE_UP_BYTES = 1024
 SELECT_MS_MAX = 24 * 3_600_000
@@ -177,7 +184,7 @@ class Selector:
                 self._on_tcp_connected(connection)
                 continue
             if mask & selectors.EVENT_READ and self._is_open(connection):
-                self._read(connection)
+                self._read(connection, wait_ms)
             if mask & selectors.EVENT_WRITE and self._is_open(connection):
                 self._write(connection)
         return len(ready) > 0 and not is_woken and not self._events
@@ -288,10 +295,10 @@ class Selector:
             return
         self._report(connection)
 
-    def _read(self, connection: BrokerSocket) -> None:
+    def _read(self, connection: BrokerSocket, wait_ms: int) -> None:
         try:
             for _ in range(READS_MAX):
-                if not self._receive(connection):
+                if not self._receive(connection, wait_ms):
                     break
         except _CHANNEL_ERRORS as error:
             connection.is_in_io = False
@@ -300,8 +307,11 @@ class Selector:
         if not connection.is_in_response or connection.has_ended or connection.channel.response_frames is None:
             self._write(connection)
 
-    def _receive(self, connection: BrokerSocket) -> bool:
-        """Receive once, and take the whole frames; returns whether more may be there."""
+    def _receive(self, connection: BrokerSocket, wait_ms: int = 0) -> bool:
+        """Receive once, and take the whole frames; returns whether more may be there.
+
+        ``wait_ms``: how long this may wait for the rest of a response.
+        """
         channel = connection.channel
         frames = channel.response_frames
         if frames is not None and not frames.missing_bytes:
@@ -309,7 +319,11 @@ class Selector:
         connection.is_in_io = True
         try:
             if frames is not None:
-                received = frames.receive(connection.socket.recv_into)
+                receive: Callable[[memoryview], int] = connection.socket.recv_into
+                if wait_ms > 0 and SOCKETS is not None:
+                    wake_up, wait_ms = self._wake_up_reader.fileno(), min(wait_ms, RESPONSE_MS_MAX)
+                    receive = partial(SOCKETS.receive, connection.socket.fileno(), wake_up, wait_ms)
+                received = frames.receive(receive)
                 has_more = frames.missing_bytes == 0
                 if received and not has_more:
                     connection.is_in_io = False
