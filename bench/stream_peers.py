@@ -267,8 +267,8 @@ JAVA_AS_OURS = {
     "auto.commit.interval.ms": "60000",
 }
 POLL_BEST = {
-    "max.partition.fetch.bytes": str(2 << 20),
-    "receive.buffer.bytes": "-1",
+    "max.partition.fetch.bytes": str(4 << 20),
+    "receive.buffer.bytes": MB,
     "max.poll.records": "5000",
     "auto.commit.interval.ms": "60000",
 }
