@@ -108,10 +108,78 @@ def _rebalance() -> str:
     return picture.render()
 
 
+def _spark_membership() -> str:
+    picture = SvgPicture(
+        900, 330,
+        "The driver of a Spark query has a membership process, which has the one session to ZooKeeper; executors read "
+        "ranges of offsets from brokers; Scala members of the group see the owner znodes",
+    )  # fmt: skip
+    picture.text(16, 28, "Driver: both processes", "head")
+    picture.labelled_box((16, 44, 220, 84), ["query", "JVM, and the Python runner", "of the source"], "first")
+    picture.labelled_box(
+        (366, 44, 180, 84), ["membership process", "not in the process group", "of the query"], "second"
+    )
+    picture.line([(236, 72), (364, 72)])
+    picture.text(300, 64, "requests, a pipe", "small middle")
+    picture.line([(366, 98), (238, 98)])
+    picture.text(300, 116, "answers, a pipe", "small middle")
+    picture.labelled_box(
+        (676, 44, 208, 118),
+        [
+            "ZooKeeper",
+            "ids/C: registration",
+            "owners/T/P: what is ours",
+            "offsets/T/P: offsets of the group",
+            "/zkconsumer/spark/G/Q/T/P: claims",
+        ],
+        "zookeeper",
+    )
+    picture.line([(546, 86), (674, 86)])
+    picture.text(610, 78, "one session", "small middle")
+    picture.labelled_box((676, 236, 208, 64), ["Scala members", "of the same group"], "plain")
+    picture.line([(780, 234), (780, 164)])
+    picture.text(788, 204, "owner znodes", "small")
+    picture.labelled_box((16, 236, 220, 64), ["executors", "no group, no ZooKeeper"], "first")
+    picture.line([(126, 128), (126, 234)])
+    picture.text(134, 188, "ranges of offsets", "small")
+    picture.labelled_box((366, 236, 180, 64), ["Kafka", "brokers"], "kafka")
+    picture.line([(366, 268), (238, 268)])
+    picture.text(300, 260, "records", "small middle")
+    return picture.render()
+
+
+def _spark_move() -> str:
+    picture = SvgPicture(
+        900, 214,
+        "While the group of a Spark query moves, its membership process is in the ZooKeeper group, then in neither, "
+        "then in the coordinator group; a rollback leads the same way back",
+    )  # fmt: skip
+    picture.labelled_box((16, 40, 200, 56), ["ZooKeeper group"], "zookeeper")
+    picture.labelled_box((356, 20, 188, 44), ["in neither group"], "plain")
+    picture.labelled_box((356, 86, 188, 44), ["in neither group"], "plain")
+    picture.labelled_box((684, 40, 200, 56), ["coordinator group"], "kafka")
+    picture.line([(216, 54), (354, 42)])
+    picture.text(286, 40, "1", "head middle")
+    picture.line([(544, 42), (682, 54)])
+    picture.text(614, 40, "switched", "small middle")
+    picture.line([(684, 84), (546, 108)])
+    picture.text(614, 116, "2", "head middle")
+    picture.line([(356, 108), (218, 84)])
+    picture.text(286, 116, "undone", "small middle")
+    for number, text in enumerate((
+        "1  strategy copy: fencing; strategy dual: planned",
+        "2  strategy copy: a rollback waits until members of the coordinator group leave; strategy dual: returning",
+    )):  # fmt: skip
+        picture.text(16, 172 + 20 * number, text, "small")
+    return picture.render()
+
+
 def picture_files() -> Iterator[tuple[str, Callable[[], str]]]:
     """Name below ``migration_docs/pictures`` -> what draws it."""
     yield "data-path.svg", _data_path
     yield "rebalance.svg", _rebalance
+    yield "spark-membership.svg", _spark_membership
+    yield "spark-move.svg", _spark_move
     for strategy in FORWARD:
         yield f"phases-{strategy}.svg", partial(_phases, strategy)
     for machine in STATE_MACHINES:
