@@ -26,10 +26,10 @@ class ConsumerRecords(Generic[K, V]):
         self._by_partition = by_partition
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        parts: list[Iterable[ConsumerRecord[K, V]]] = []
-        for records in self._by_partition.values():
-            parts += records.iterators()
-        return iter(parts[0]) if len(parts) == 1 else chain.from_iterable(parts)
+        if len(self._by_partition) == 1:
+            for records in self._by_partition.values():
+                return iter(records)
+        return chain.from_iterable(part for records in self._by_partition.values() for part in records.iterators())
 
     def __len__(self) -> int:
         count = 0

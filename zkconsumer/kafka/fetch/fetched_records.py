@@ -251,7 +251,8 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
         return self._consumer_record(part, index, record)
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        return chain.from_iterable(self.iterators())
+        parts = self.iterators()
+        return iter(parts[0]) if len(parts) == 1 else chain.from_iterable(parts)
 
     def joined_with(self, later: FetchedRecords[K, V]) -> FetchedRecords[K, V]:
         """These records and later ones of the same partition."""
@@ -355,14 +356,12 @@ class TableRecords(FetchedRecords[bytes, bytes]):
     def slices(self) -> Sequence[RecordSlice]:  # type: ignore[override]
         return (RecordSlice(TableColumns(self._data, self._rows, self.size, self._first), self._epochs),)
 
-    def iterators(self) -> list[Iterable[ConsumerRecord[bytes, bytes]]]:
-        """See ``FetchedRecords``."""
+    def __iter__(self) -> Iterator[ConsumerRecord[bytes, bytes]]:
         epochs = self._epochs
         if _COMPILED is None or not epochs.is_uniform:
-            return super().iterators()
+            return super().__iter__()
         topic, partition = self.partition
-        return [
-            _COMPILED.RecordIterator(
-                topic, partition, epochs.last, self._data, self._rows, self._first, 0, self.size, None, None
-            )
-        ]
+        made: Iterator[ConsumerRecord[bytes, bytes]] = _COMPILED.RecordIterator(
+            topic, partition, epochs.last, self._data, self._rows, self._first, 0, self.size, None, None
+        )
+        return made
