@@ -13,6 +13,9 @@ event.  A broker that never answers is no event: the network machine has the tim
 
 ``send`` writes at once as much as the socket takes, so a small request is one system call before the wait.
 
+The rest of a large response is received by ``_sockets.receive``, which waits for its bytes itself, so that a part of it
+costs no call of Python.
+
 ``is_in_io``: a thread is between a call of the socket and the call of the channel that belongs to it.  If an exception
 of a signal handler (Ctrl-C) interrupts it there, bytes are lost, so the next ``poll`` ends this connection.
 """
