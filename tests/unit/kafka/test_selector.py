@@ -7,12 +7,14 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import InvalidConfigException, SaslAuthenticationException
+from zkconsumer.kafka.net import selector
 from zkconsumer.kafka.net.broker_channel import BrokerChannel
 from zkconsumer.kafka.net.frame_receiver import FrameReceiver
 from zkconsumer.kafka.net.network_messages import (
@@ -228,6 +230,32 @@ def test_the_rest_of_a_response_is_received_while_the_poll_waits(place: Place) -
     assert isinstance(event, FrameReceived)
     assert len(event.frame) == size
     assert not channel.is_in_response
+
+
+@pytest.mark.skipif(selector.SOCKETS is None, reason="the compiled module is not in use")
+def test_a_complete_response_does_not_wait_for_the_rest_of_the_next_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = place.connect()
+    events_before: list[list[NetworkEvent]] = []
+    compiled = selector.SOCKETS
+    assert compiled is not None
+
+    def receive(fd: int, wake_fd: int, wait_ms: int, view: memoryview) -> int:
+        events_before.append(list(place.selector._events))
+        received: int = compiled.receive(fd, wake_fd, wait_ms, view)
+        return received
+
+    monkeypatch.setattr(selector, "SOCKETS", SimpleNamespace(receive=receive))
+    frame = struct.pack(">i", 600_000) + bytes(600_000)
+    sender = threading.Thread(target=peer.sendall, args=(frame * 3,))
+    sender.start()
+    found = 0
+    while found < 3:
+        found += len(place.events(FrameReceived))
+    sender.join()
+    assert events_before
+    assert not any(events_before)
 
 
 def test_a_wake_up_ends_the_wait_for_the_rest_of_a_response(place: Place) -> None:

@@ -301,7 +301,7 @@ class Selector:
     def _read(self, connection: BrokerSocket, wait_ms: int) -> None:
         try:
             for _ in range(READS_MAX):
-                if not self._receive(connection, wait_ms):
+                if not self._receive(connection, 0 if self._events else wait_ms):
                     break
         except _CHANNEL_ERRORS as error:
             connection.is_in_io = False
