@@ -402,7 +402,7 @@ class PolledCoordinator:
 
         True: it would at most fire a timer, or report something that it can also report some milliseconds later.
         """
-        if self._program_commands or self._errors or self._fatal or self._completed_commits or self._accepted_offsets:
+        if self.has_commands or self._completed_commits or self._accepted_offsets:
             return False
         self._called_ms = now_ms
         return True

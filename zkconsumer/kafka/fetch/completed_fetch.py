@@ -169,7 +169,7 @@ class CompletedFetch:
         self.next_fetch_offset = last_offset + 1  # first: see above
         reader.skip(size)
         self._records_read += size
-        self.last_epoch = epochs.last if epochs.is_uniform else epochs.at(last_offset)
+        self.last_epoch = epochs.at(last_offset)
         return TableRecords(self.partition, epochs, table.data, table.rows, begin, size)
 
     def _open_reader(self) -> RecordSetReader:

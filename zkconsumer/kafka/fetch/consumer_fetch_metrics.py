@@ -64,23 +64,12 @@ class PartitionDistances:
             self.lead.record(lead)
 
     def record_move(self, offsets: int) -> None:
-        """The position has moved by so many offsets since the last ``record``, and the log is the same.
-
-        As two calls of ``MeasuredValues.record``, which a program with small lists would make for each list.
-        """
+        """The position has moved by so many offsets since the last ``record``, and the log is the same."""
         lag, lead = self.lag, self.lead
-        if lag.last is not None and lag.lowest is not None:
-            lag.last = now = lag.last - offsets
-            lag.count += 1
-            lag.total += now
-            if now < lag.lowest:
-                lag.lowest = now
-        if lead.last is not None and lead.highest is not None:
-            lead.last = now = lead.last + offsets
-            lead.count += 1
-            lead.total += now
-            if now > lead.highest:
-                lead.highest = now
+        if lag.last is not None:
+            lag.record(lag.last - offsets)
+        if lead.last is not None:
+            lead.record(lead.last + offsets)
 
 
 @dataclass(slots=True)

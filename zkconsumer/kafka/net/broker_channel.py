@@ -114,11 +114,6 @@ class BrokerChannel:
         self._is_renewing = False
         self._renewal_deadline_ms = 0
         self._is_login_frame = False
-        self.response_frames: FrameReceiver | None = None
-        """Where received bytes go if all that can arrive belong to responses: no TLS, no login that is under way.
-
-        None otherwise: only ``receive_buffer`` and ``received`` know.
-        """
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -146,6 +141,16 @@ class BrokerChannel:
     def has_ended(self) -> bool:
         """Whether the broker has ended its stream of bytes.  Valid after ``next_frame`` has returned None."""
         return self._has_ended if self._tls is None else self._tls.has_ended
+
+    @property
+    def response_frames(self) -> FrameReceiver | None:
+        """Where received bytes go if all that can arrive belong to responses: no TLS, no login that is under way.
+
+        None otherwise: only ``receive_buffer`` and ``received`` know.
+        """
+        if self._tls is not None or self._phase is not ChannelPhase.READY or self._is_renewing:
+            return None
+        return self._frames
 
     @property
     def is_in_response(self) -> bool:
@@ -204,16 +209,10 @@ class BrokerChannel:
     def _start_login(self, now_ms: int) -> None:
         login = self._login
         if login is None:
-            self._become_ready()
+            self._phase = ChannelPhase.READY
             return
         self._phase = ChannelPhase.AUTHENTICATION
         self._output.append(login.begin_raw() if login.needs_reconnect else login.begin(now_ms))
-
-    def _become_ready(self) -> None:
-        self._phase = ChannelPhase.READY
-        self._is_renewing = False
-        if self._tls is None:
-            self.response_frames = self._frames
 
     def _advance(self, now_ms: int) -> None:
         """Process the received bytes until the channel is ready; READY: leave them to ``next_frame``."""
@@ -252,7 +251,8 @@ class BrokerChannel:
         if message:
             self._output.append(message)
         if login.is_complete:
-            self._become_ready()
+            self._phase = ChannelPhase.READY
+            self._is_renewing = False
             self._output += self._held
             self._unanswered += len(self._held)
             self._held.clear()
@@ -276,7 +276,6 @@ class BrokerChannel:
         assert self._phase is ChannelPhase.READY, "a login is complete before it can be renewed"
         self._output.append(login.begin_renewal(now_ms))
         self._is_renewing, self._is_login_frame = True, False
-        self.response_frames = None
         self._renewal_deadline_ms = now_ms + LOGIN_TIMEOUT_MS
 
     def bytes_to_write(self) -> bytes | memoryview:

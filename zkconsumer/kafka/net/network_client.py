@@ -238,11 +238,9 @@ class NetworkClient:
             self._ensure_active()  # raises
         if self._completed or now_ms - self._polled_ms >= POLL_MS:
             return False
-        if now_ms == self._looked_ms:
-            return True
-        self._looked_ms = now_ms
         found = self._selector.receive_more()
-        if found is _NONE:
+        if found is _NONE and now_ms > self._looked_ms:
+            self._looked_ms = now_ms
             return not self._selector.is_any_socket_ready()
         return found is not _EVENT
 

@@ -68,7 +68,7 @@ class BrokerSocket:
 
     ``interest``: the events for which the socket is registered.  ``is_announced``: ``NodeConnected`` was returned.
     ``has_unwritten_frame``: a frame was sent, and ``RequestWritten`` was not returned yet.  ``is_in_response``: a part
-    of a response has arrived, and its size is known.  ``has_ended``: that of the channel, after the last receive.
+    of a response has arrived, and its size is known.
     """
 
     node_id: int
@@ -81,7 +81,6 @@ class BrokerSocket:
     is_announced: bool = False
     has_unwritten_frame: bool = False
     is_in_response: bool = False
-    has_ended: bool = False
     is_in_io: bool = False
 
 
@@ -206,7 +205,7 @@ class Selector:
                 connection.is_in_io = False
                 self._fail(connection, error)
                 return _EVENT
-            if connection.has_ended:
+            if connection.channel.has_ended:
                 self._report(connection)
                 return _EVENT
             found = _SOME
@@ -307,7 +306,8 @@ class Selector:
             connection.is_in_io = False
             self._fail(connection, error)
             return
-        if not connection.is_in_response or connection.has_ended or connection.channel.response_frames is None:
+        channel = connection.channel
+        if not connection.is_in_response or channel.has_ended or channel.response_frames is None:
             self._write(connection)
 
     def _receive(self, connection: BrokerSocket, wait_ms: int = 0) -> bool:
@@ -346,7 +346,6 @@ class Selector:
         self._announce_if_ready(connection)
         if connection.is_announced:
             self._take_frames(connection)
-        connection.has_ended = channel.has_ended
         return has_more
 
     def _take_frames(self, connection: BrokerSocket) -> None:
