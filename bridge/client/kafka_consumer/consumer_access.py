@@ -27,7 +27,7 @@ class ConsumerAccess:
         self._log_queues = log_queues
 
     def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(False):
             raise UsageError(
                 "KafkaConsumer is not safe for multi-threaded access: another thread is inside of a method; use "
                 "one consumer for each thread, and only wakeup() from others"

@@ -33,11 +33,10 @@ class PollMetrics:
     """The calls of ``poll``; times in ms."""
 
     last_start_ms: int | None = None
-    last_end_ms: int | None = None
     between: MeasuredValues = field(default_factory=MeasuredValues)
     """From the start of one call to the start of the next."""
     inside_total_ms: int = 0
-    """The time inside of the calls that are over."""
+    """The time inside of the calls that have waited."""
 
     def record_start(self, now_ms: int) -> None:
         """A call begins."""
@@ -46,10 +45,9 @@ class PollMetrics:
         self.last_start_ms = now_ms
 
     def record_end(self, now_ms: int) -> None:
-        """It has ended."""
+        """It has ended; not needed for a call that did not wait."""
         assert self.last_start_ms is not None, "it began"
         self.inside_total_ms += now_ms - self.last_start_ms
-        self.last_end_ms = now_ms
 
 
 _LATENCIES = {OFFSET_COMMIT.key: "commit", JOIN_GROUP.key: "join", SYNC_GROUP.key: "sync", HEARTBEAT.key: "heartbeat"}
@@ -135,7 +133,7 @@ class ConsumerMetrics:
         if poll.last_start_ms is not None:
             yield "last-poll-seconds-ago", (now_ms - poll.last_start_ms) // 1000
         yield from _average_and_maximum("time-between-poll", poll.between)
-        if poll.last_end_ms is not None and poll.between.total:
+        if poll.between.total:
             yield "poll-idle-ratio-avg", min(1.0, poll.inside_total_ms / poll.between.total)
 
     def _of_coordinator(self, now_ms: int, seconds: float, assigned: int) -> Iterator[_Row]:

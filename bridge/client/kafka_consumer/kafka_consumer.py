@@ -253,25 +253,25 @@ class KafkaConsumer(Generic[K, V]):
         with self._access:
             now_ms = self._clock.now_ms()
             self._metrics.poll.record_start(now_ms)
-            try:
-                # Buffered records may be returned before the group and the positions have their next turn: a program
-                # with small lists calls this some thousand times in a second.
-                if (
-                    now_ms - self._round_ms < ROUND_MS
-                    and not self._client.is_wakeup_requested
-                    and (self._coordinator is None or self._coordinator.note_call(now_ms))
-                ):
-                    if (more := self._fetcher.more_records()) is not None:
-                        if now_ms != self._network_ms or self._client.unsent.by_node:
-                            self._use_network(now_ms)
-                        return self._returned(more)
-                    if records := self._fetcher.fetched_records():
+            # Buffered records may be returned before the group and the positions have their next turn: a program with
+            # small lists calls this some thousand times in a second.
+            if (
+                now_ms - self._round_ms < ROUND_MS
+                and not self._client.is_wakeup_requested
+                and (self._coordinator is None or self._coordinator.note_call(now_ms))
+            ):
+                if (more := self._fetcher.more_records()) is not None:
+                    if now_ms != self._network_ms or self._client.unsent.by_node:
                         self._use_network(now_ms)
-                        return self._returned(records)
-                if self._subscriptions.has_no_subscription_or_user_assignment:
-                    raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
-                if self._coordinator is not None and self._coordinator.is_in_callback:
-                    raise UsageError("poll() cannot be called inside of the rebalance listener, which is a part of it")
+                    return self._returned(more)
+                if records := self._fetcher.fetched_records():
+                    self._use_network(now_ms)
+                    return self._returned(records)
+            if self._subscriptions.has_no_subscription_or_user_assignment:
+                raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
+            if self._coordinator is not None and self._coordinator.is_in_callback:
+                raise UsageError("poll() cannot be called inside of the rebalance listener, which is a part of it")
+            try:
                 return self._poll(Timer(self._clock, timeout_ms))
             finally:
                 self._metrics.poll.record_end(self._clock.now_ms())

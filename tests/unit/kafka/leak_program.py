@@ -55,7 +55,7 @@ def read(data: bytes) -> None:
 def read_polled(data: bytes) -> None:
     """Read the records as ``poll`` returns them; some are kept."""
     buffers = RowBuffers(RECORDS)
-    reader = RecordSetReader(memoryview(data), 0, buffers, check_crcs=True, excluded=[])
+    reader = RecordSetReader(memoryview(data), 0, buffers, True, [], first_list=RECORDS)
     kept = []
     while (found := reader.peek(RECORDS)) is not None:
         part = RecordSlice(found.columns, BatchEpochs([0], [1]))

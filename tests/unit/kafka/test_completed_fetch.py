@@ -226,7 +226,7 @@ def test_a_record_is_decoded_when_it_is_requested_and_not_before() -> None:
 
 def test_the_error_of_a_reader_is_raised_by_each_peek() -> None:
     damaged = record_set(1, 1)
-    reader = RecordSetReader(damaged[:17] + b"beef" + damaged[21:], 0, RowBuffers(10), True, [])
+    reader = RecordSetReader(damaged[:17] + b"beef" + damaged[21:], 0, RowBuffers(10), True, [], 10)
     for _ in range(2):
         with pytest.raises(Exception, match="checksum"):
             reader.peek(5)

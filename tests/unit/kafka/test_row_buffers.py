@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.kafka.fetch.record_set_reader import TABLE_ROWS_MIN, RecordSetReader, RowBuffers
+from zkconsumer.kafka.fetch.record_set_reader import TABLE_ROWS_MAX, TABLE_ROWS_MIN, RecordSetReader, RowBuffers
 from zkconsumer.kafka.record_columns import TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
@@ -23,7 +23,7 @@ def record_set_of(count: int) -> bytes:
 
 def test_a_table_keeps_its_buffer_if_it_fills_half_of_it_and_the_next_table_has_another_one() -> None:
     count = 2 * TABLE_ROWS_MIN + 5
-    reader = RecordSetReader(record_set_of(count), 0, RowBuffers(1), check_crcs=True, excluded=[])
+    reader = RecordSetReader(record_set_of(count), 0, RowBuffers(1), True, [], first_list=1)
     found: list[TableColumns] = []
     while (part := reader.peek(TABLE_ROWS_MIN)) is not None:
         reader.skip(part.size)
@@ -36,6 +36,22 @@ def test_a_table_keeps_its_buffer_if_it_fills_half_of_it_and_the_next_table_has_
     assert len(last.rows) == 5 * ROW.size, "a copy: it fills less than half"
     offsets = [record.offset for columns in found for record in columns.records(0, len(columns))]
     assert offsets == list(range(count))
+
+
+def test_only_the_first_list_is_short_if_it_completes_the_list_of_another_fetch() -> None:
+    """With tables of equal size each list after it would end in another table than it begins."""
+    buffers = RowBuffers(1000)
+    reader = RecordSetReader(record_set_of(3 * buffers.table_rows), 0, buffers, True, [], first_list=300)
+    sizes = []
+    while (part := reader.peek(1000 if sizes else 300)) is not None:
+        reader.skip(part.size)
+        sizes.append(part.size)
+    assert sizes == [300, *[1000] * (3 * buffers.table_rows // 1000 - 1), 700]
+
+
+def test_lists_that_are_larger_than_any_table_change_no_table() -> None:
+    buffers = RowBuffers(10 * TABLE_ROWS_MAX)
+    assert len(buffers.next_buffer(5)) == TABLE_ROWS_MAX * ROW.size
 
 
 def test_tables_of_an_entry_that_the_compiled_decoder_does_not_accept_are_in_a_buffer_that_is_not_kept() -> None:

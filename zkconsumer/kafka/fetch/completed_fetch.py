@@ -121,7 +121,7 @@ class CompletedFetch:
         """
         slices: list[RecordSlice] = []
         left = records_max
-        reader = self._reader or self._open_reader()
+        reader = self._reader or self._open_reader(records_max)
         while left and not self.is_consumed:
             try:
                 part = reader.peek(left)
@@ -172,7 +172,7 @@ class CompletedFetch:
         self.last_epoch = epochs.at(last_offset)
         return TableRecords(self.partition, epochs, table.data, table.rows, begin, size)
 
-    def _open_reader(self) -> RecordSetReader:
+    def _open_reader(self, first_list: int) -> RecordSetReader:
         assert self._reader is None, "it is opened once"
         records, reading = self.row.records or b"", self._reading
         begin, self._epochs = outline_of(records, self.next_fetch_offset)
@@ -184,6 +184,7 @@ class CompletedFetch:
             reading.buffers,
             reading.check_crcs,
             [position - begin for position in excluded if position >= begin],
+            first_list,
         )
         return self._reader
 

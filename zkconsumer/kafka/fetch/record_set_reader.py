@@ -45,18 +45,24 @@ class RowBuffers:
     do not keep the whole buffer.
     """
 
-    __slots__ = ("_next", "table_rows")
+    __slots__ = ("_next", "records_max", "table_rows")
 
     def __init__(self, records_max: int) -> None:
         small_lists = -(-TABLE_ROWS_MIN // records_max)
+        self.records_max = records_max
         self.table_rows = min(small_lists * records_max, TABLE_ROWS_MAX)
         """The most rows of a table: a multiple of ``records_max``, so that most lists come from one table."""
         self._next: bytearray | None = None
 
-    def next_buffer(self) -> bytearray:
-        """The buffer for the next table, with undefined content."""
-        if self._next is None:
-            self._next = uninitialized_bytes(self.table_rows * ROW.size)
+    def next_buffer(self, first_list: int) -> bytearray:
+        """The buffer for the next table, with undefined content.
+
+        ``first_list``: how many rows of it are read first; ``records_max`` are read each time after that.
+        """
+        is_short = first_list < self.records_max <= self.table_rows
+        size_bytes = ROW.size * (self.table_rows - (self.records_max - first_list if is_short else 0))
+        if self._next is None or len(self._next) != size_bytes:
+            self._next = uninitialized_bytes(size_bytes)
         return self._next
 
     def kept_rows(self, table: RecordTable) -> bytes | bytearray:
@@ -179,7 +185,8 @@ class _ListChunk:
 class RecordSetReader:
     """See the module.  ``excluded``: of ``excluded_batches``.
 
-    ``chunk``, ``begin``: a caller may take rows of a ``TableChunk`` instead of ``peek``, which saves calls.
+    ``first_list``: how many records are read first.  ``chunk``, ``begin``: a caller may take rows of a ``TableChunk``
+    instead of ``peek``, which saves calls.
     """
 
     record_set: RecordSet
@@ -187,6 +194,7 @@ class RecordSetReader:
     buffers: RowBuffers
     check_crcs: bool
     excluded: list[int]
+    first_list: int
     _chunks: Iterator[_Chunk] = field(init=False)
     chunk: _Chunk | None = field(init=False, default=None)
     begin: int = field(init=False, default=0)
@@ -238,12 +246,17 @@ class RecordSetReader:
         tables = read_tables(
             decoder,
             self.record_set,
-            self.buffers.next_buffer,
+            self._next_buffer,
             self.start_offset,
             self.check_crcs,
             excluded_batches=self.excluded,
         )
         return (TableChunk(table, self.buffers) for table in tables)
+
+    def _next_buffer(self) -> bytearray:
+        buffer = self.buffers.next_buffer(self.first_list)
+        self.first_list = self.buffers.records_max
+        return buffer
 
     def _lists(self) -> Iterator[_Chunk]:
         """The records before an error come first, then the error."""
