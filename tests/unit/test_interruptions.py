@@ -83,20 +83,30 @@ class Trace:
         sys.settrace(self.before)
 
     def _trace(self, frame: FrameType, event: str, _: object) -> Any:
-        name = frame.f_code.co_filename
-        if not _is_traced(name):
+        """A call begins: trace its opcodes, if it is of ours."""
+        if not _is_traced(frame.f_code.co_filename):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and frame.f_lasti < _end(frame.f_code):
-            if self.handler is not None and frame.f_lasti not in _handles_signals(frame.f_code):
-                return self._trace
-            self.count += 1
-            if self.count == self.at:
-                self.last = f"call {self.call}, {name.rpartition('/')[2]}:{frame.f_lineno} {_opcode(frame)}"
-                if self.handler is None:
-                    raise Interrupted
-                self.handler()
-        return self._trace
+        end = _end(frame.f_code)
+
+        def step(frame: FrameType, event: str, _: object) -> Any:
+            if event == "opcode" and frame.f_lasti < end:
+                self._count(frame)
+            return step
+
+        return step
+
+    def _count(self, frame: FrameType) -> None:
+        if self.handler is not None and frame.f_lasti not in _handles_signals(frame.f_code):
+            return
+        self.count += 1
+        if self.count == self.at:
+            self.last = (
+                f"call {self.call}, {frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno} {_opcode(frame)}"
+            )
+            if self.handler is None:
+                raise Interrupted
+            self.handler()
 
 
 def _opcode(frame: FrameType) -> str:
