@@ -80,13 +80,15 @@ def test_a_cluster_without_the_package_is_told_so_and_reads_when_it_is_sent(
     }
 
 
+@pytest.mark.parametrize("master", ["local[2]", pytest.param("cluster", marks=pytest.mark.nightly)])
 def test_spark_connect_reads_with_what_the_client_sends(
-    bare_cluster: str, bare_python: str, package: str, history: History, tmp_path: Path
+    request: pytest.FixtureRequest, bare_python: str, package: str, history: History, tmp_path: Path, master: str
 ) -> None:
     place = tmp_path / "server"
     place.mkdir()
     environment = {"PYSPARK_PYTHON": bare_python, "PYSPARK_DRIVER_PYTHON": bare_python, "PYTHONPATH": ""}
-    with connect_server(place, bare_cluster, cluster_settings(place), **environment) as url:
+    executors = master if master != "cluster" else request.getfixturevalue("bare_cluster")
+    with connect_server(place, executors, cluster_settings(place), **environment) as url:
         answer = run_driver(
             history, tmp_path / "work", {}, remote=url, package=package, register=False,
             steps=["batch:before", "package", "batch", "stream", "decoders"],
