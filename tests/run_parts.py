@@ -3,7 +3,7 @@
     python tests/run_parts.py all|unit|delta|installed|site|nightly [pytest arguments]
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
-parts one after the other.  Each lane without servers is one pytest with folders of its own: each worker of pytest-xdist
+parts one after the other.  Each part without servers is one pytest with folders of its own: each worker of pytest-xdist
 would collect all tests.  Tests on real servers wait most of the time, so the tests without the C modules run beside
 them, with a lower priority.  Where a stage has one lane, the output is shown as it comes; else that of a part is shown
 when the part is over.  A part that fails does not stop the others; the exit code is that of the first that failed.  In
@@ -74,22 +74,21 @@ COLLECT_ALL = Part("collect", ((*COLLECT, "tests"),), 1.5)
 
 
 def without_servers(name: str, *words: str) -> Part:
-    """A lane of its own: folders of tests that take about two minutes of CPU."""
+    """Folders of tests that take two to four minutes of CPU."""
     return Part(name, ((*PYTEST, *NO_JAVA, *words),), 9)
 
 
 SPARK_AND_KAFKA = [f"tests/unit/{name}" for name in ("kafka", "project", "spark", "wire")]
-UNIT_LANES = (
-    without_servers("unit: Spark, Kafka, project", *SPARK_AND_KAFKA),
-    without_servers("unit: all others", "tests/unit", *(f"--ignore={name}" for name in SPARK_AND_KAFKA)),
-    without_servers(
-        "hostile, property, broker",
-        *(f"tests/{name}" for name in ("broker", "commands", "conformance", "coordinator", "hostile", "interop")),
-        *(f"tests/{name}" for name in ("mutations", "property", "sanitizers", "transcripts")),
-    ),
-    without_servers("migration a to m", "tests/migration", "--ignore-glob=tests/migration/test_[n-z]*"),
-    without_servers("migration n to z", "tests/migration", "--ignore-glob=tests/migration/test_[a-m]*"),
+UNIT_OF_KAFKA = without_servers("unit: Spark, Kafka, project", *SPARK_AND_KAFKA)
+UNIT_OTHERS = without_servers("unit: all others", "tests/unit", *(f"--ignore={name}" for name in SPARK_AND_KAFKA))
+HOSTILE = without_servers(
+    "hostile, property, broker",
+    *(f"tests/{name}" for name in ("broker", "commands", "conformance", "coordinator", "hostile", "interop")),
+    *(f"tests/{name}" for name in ("mutations", "property", "sanitizers", "transcripts")),
 )
+MIGRATION_A_M = without_servers("migration a to m", "tests/migration", "--ignore-glob=tests/migration/test_[n-z]*")
+MIGRATION_N_Z = without_servers("migration n to z", "tests/migration", "--ignore-glob=tests/migration/test_[a-m]*")
+UNIT_PARTS = (UNIT_OF_KAFKA, UNIT_OTHERS, HOSTILE, MIGRATION_A_M, MIGRATION_N_Z)
 """Every test that starts no server."""
 READ_RECORDS = [
     *(f"tests/hostile/test_{name}_hostile.py" for name in ("records", "spark_decoder")),
@@ -171,7 +170,7 @@ NIGHTLY_OTHERS = Part(
 
 SUITES = {
     "all": (
-        ((LINT, TYPES), *((part,) for part in UNIT_LANES)),
+        ((HOSTILE,), (UNIT_OTHERS, MIGRATION_A_M), (LINT, TYPES, UNIT_OF_KAFKA, MIGRATION_N_Z)),
         (
             (PIPELINES,),
             (SPARK,),
@@ -183,7 +182,7 @@ SUITES = {
     "delta": (((DELTA,),),),
     "installed": (((INSTALLED,),),),
     "site": (((SITE,),),),
-    "unit": (((LINT, TYPES, SITE, WITHOUT), *((part,) for part in UNIT_LANES)),),
+    "unit": (((LINT, TYPES, SITE, WITHOUT), *((part,) for part in UNIT_PARTS)),),
     "nightly": (
         ((COLLECT_ALL,),),
         ((NIGHTLY_UNIT,),),

@@ -13,7 +13,7 @@ from tests.run_parts import (
     PYTEST,
     ROOT,
     SUITES,
-    UNIT_LANES,
+    UNIT_PARTS,
     ProcessorTime,
     limit_problem,
     others_share,
@@ -61,20 +61,27 @@ def test_each_suite_with_a_limit_exists() -> None:
     assert set(LIMIT_MINUTES) <= set(SUITES)
 
 
-def test_every_file_of_tests_is_in_one_lane_without_servers() -> None:
+@pytest.mark.parametrize("suite", ["all", "unit"])
+def test_every_part_without_servers_runs(suite: str) -> None:
+    parts = [part for stage in SUITES[suite] for lane in stage for part in lane]
+    assert set(UNIT_PARTS) <= set(parts)
+    assert len(parts) == len(set(parts))
+
+
+def test_every_file_of_tests_is_in_one_part_without_servers() -> None:
     files = {
         path for path in (ROOT / "tests").rglob("test_*.py") if path.relative_to(ROOT).parts[1] not in WITH_SERVERS
     }
     assert len(files) > 400
-    lanes = [lane_of(path) for path in files]
-    assert [path for path, lane in zip(files, lanes, strict=True) if len(lane) != 1] == []
-    assert {name for lane in lanes for name in lane} == {part.name for part in UNIT_LANES}
+    parts = [parts_of(path) for path in files]
+    assert [path for path, names in zip(files, parts, strict=True) if len(names) != 1] == []
+    assert {name for names in parts for name in names} == {part.name for part in UNIT_PARTS}
 
 
-def lane_of(path: Path) -> list[str]:
-    """The lanes whose command runs the tests of the file."""
+def parts_of(path: Path) -> list[str]:
+    """The parts whose command runs the tests of the file."""
     found = []
-    for part in UNIT_LANES:
+    for part in UNIT_PARTS:
         words = [word for word in part.commands[0][len(PYTEST) :] if word.startswith(("tests/", "--ignore"))]
         folders = [ROOT / word for word in words if word.startswith("tests/")]
         ignored = [ROOT / word.partition("=")[2] for word in words if word.startswith("--ignore=")]
