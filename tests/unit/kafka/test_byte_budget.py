@@ -183,12 +183,15 @@ def test_fetchers_ask_for_nothing_more_when_the_budget_is_used_up(bench: MakeBen
     requests = len(made.fetches())
     assert 4 * CHUNK < made.manager.budget.held_bytes <= 10 * CHUNK
     held = max(held, largest_held(made, lambda: len(made.fetches()) - requests <= 2))
+    assert held <= 10 * CHUNK
     found: list[dict[int, list[int]]] = []
     ended = run_in_thread(lambda: found.append(made.take(200)))
-    held = max(held, largest_held(made, lambda: found))
+    held = largest_held(made, lambda: found)
     ended()
     assert {partition: len(offsets) for partition, offsets in found[0].items()} == dict.fromkeys(range(40), 5)
-    assert held <= 10 * CHUNK
+    # One chunk more: a fetcher may request it while the stream has nothing to read, and the chunks of the other fetcher
+    # are on their way to the queue.
+    assert held <= (10 + 1) * CHUNK
 
 
 @pytest.mark.parametrize("release", RELEASES)
