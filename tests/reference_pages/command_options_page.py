@@ -57,7 +57,8 @@ def _section(context: click.Context) -> Iterator[str]:
         yield ""
         lines = paragraph.strip("\n").split("\n")
         if lines[0].strip() == _UNWRAPPED:
-            yield "\n".join(["```text", *lines[1:], "```"])
+            # Python 3.13 removes the indentation of a docstring; before that, click leaves it here.
+            yield "\n".join(["```text", textwrap.dedent("\n".join(lines[1:])).rstrip(), "```"])
         else:
             yield _wrapped(_prose(" ".join(lines)))
     options = [record for param in command.params if _is_shown(param) and (record := param.get_help_record(context))]
