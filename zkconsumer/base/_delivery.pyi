@@ -45,7 +45,7 @@ class Delivery:
         topic: str,
         partition: int,
         data: bytes | bytearray | memoryview,
-        rows: bytes | bytearray,
+        rows: bytes | bytearray | memoryview,
         count: int,
     ) -> None:
         """Hand out the rows of this table next.  ``ValueError`` for a row whose fields lie outside of ``data``."""

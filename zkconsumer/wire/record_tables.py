@@ -56,14 +56,14 @@ class RecordTable(NamedTuple):
     """
 
     data: TableData
-    rows: bytearray
+    rows: bytearray | memoryview
     size: int
 
 
 def read_tables(
     decoder: ModuleType,
     record_set: bytes | memoryview,
-    rows: bytearray | Callable[[], bytearray],
+    rows: bytearray | Callable[[], bytearray | memoryview],
     start_offset: int = 0,
     check_crcs: bool = True,
     *,

@@ -62,7 +62,7 @@ def _binary(fields: _Gathered, count: int) -> pa.Array:
     return pa.Array.from_buffers(_BINARY, count, buffers, nulls)
 
 
-def _headers(decoder: ModuleType, data: TableData, rows: bytearray, low: int, high: int) -> pa.Array:
+def _headers(decoder: ModuleType, data: TableData, rows: TableData, low: int, high: int) -> pa.Array:
     """A record without headers has null, as in Spark's own source."""
     ends, having, without, number, names, values = decoder.headers(data, rows, low, high)
     count = high - low

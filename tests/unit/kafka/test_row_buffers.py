@@ -49,6 +49,27 @@ def test_only_the_first_list_is_short_if_it_completes_the_list_of_another_fetch(
     assert sizes == [300, *[1000] * (3 * buffers.table_rows // 1000 - 1), 700]
 
 
+def test_tables_of_small_fetches_share_one_buffer_whatever_is_read_of_them_first() -> None:
+    """A poll of many partitions with a few records each allocates no memory for each of them."""
+    buffers = RowBuffers(500)
+    whole = buffers.next_buffer(500)
+    for first_list in (499, 300, 1):
+        reader = RecordSetReader(record_set_of(3), 0, buffers, True, [], first_list)
+        assert reader.peek(3) is not None
+    assert buffers.next_buffer(500) is whole
+
+
+def test_a_first_table_that_is_shorter_keeps_the_buffer_if_it_fills_half_of_it() -> None:
+    buffers = RowBuffers(500)
+    whole = buffers.next_buffer(500)
+    reader = RecordSetReader(record_set_of(2 * buffers.table_rows), 0, buffers, True, [], first_list=300)
+    part = reader.peek(300)
+    assert part is not None
+    assert isinstance(part.columns, TableColumns)
+    assert part.columns.rows is whole
+    assert buffers.next_buffer(500) is not whole
+
+
 def test_lists_that_are_larger_than_any_table_change_no_table() -> None:
     buffers = RowBuffers(10 * TABLE_ROWS_MAX)
     assert len(buffers.next_buffer(5)) == TABLE_ROWS_MAX * ROW.size

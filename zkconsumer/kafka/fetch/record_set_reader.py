@@ -54,24 +54,25 @@ class RowBuffers:
         """The most rows of a table: a multiple of ``records_max``, so that most lists come from one table."""
         self._next: bytearray | None = None
 
-    def next_buffer(self, first_list: int) -> bytearray:
+    def next_buffer(self, first_list: int) -> bytearray | memoryview:
         """The buffer for the next table, with undefined content.
 
         ``first_list``: how many rows of it are read first; ``records_max`` are read each time after that.
         """
-        is_short = first_list < self.records_max <= self.table_rows
-        size_bytes = ROW.size * (self.table_rows - (self.records_max - first_list if is_short else 0))
-        if self._next is None or len(self._next) != size_bytes:
-            self._next = uninitialized_bytes(size_bytes)
+        if self._next is None:
+            self._next = uninitialized_bytes(self.table_rows * ROW.size)
+        if first_list < self.records_max <= self.table_rows:
+            return memoryview(self._next)[: (self.table_rows - self.records_max + first_list) * ROW.size]
         return self._next
 
     def kept_rows(self, table: RecordTable) -> bytes | bytearray:
         """The rows of a table, perhaps with others after them, which stay as they are."""
         size_bytes = table.size * ROW.size
-        if table.rows is not self._next or 2 * size_bytes < len(table.rows):
+        buffer = self._next
+        if buffer is None or memoryview(table.rows).obj is not buffer or 2 * size_bytes < len(buffer):
             return bytes(memoryview(table.rows)[:size_bytes])
         self._next = None
-        return table.rows
+        return buffer
 
 
 class RecordSetOutline(NamedTuple):
@@ -253,7 +254,7 @@ class RecordSetReader:
         )
         return (TableChunk(table, self.buffers) for table in tables)
 
-    def _next_buffer(self) -> bytearray:
+    def _next_buffer(self) -> bytearray | memoryview:
         buffer = self.buffers.next_buffer(self.first_list)
         self.first_list = self.buffers.records_max
         return buffer
