@@ -72,7 +72,7 @@ class Follows:
         return Counter((row.topic, row.partition, row.offset) for row in sunk(self._spark, self._folder))
 
 
-@pytest.mark.parametrize("mode", ["claim", "afterBatch"])
+@pytest.mark.parametrize("mode", [pytest.param("claim", marks=pytest.mark.nightly), "afterBatch"])
 def test_a_query_moves_with_its_group_and_back_and_its_sink_has_every_record_once(
     spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_path: Path, mode: str
 ) -> None:

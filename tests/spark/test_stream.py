@@ -32,6 +32,8 @@ RECORDS = 40
 
 WAIT_MS = 60_000
 
+AFTER_BATCH_NIGHTLY = pytest.param("afterBatch", marks=pytest.mark.nightly)
+
 
 @pytest.fixture(scope="session")
 def source(spark: SparkSession) -> SparkSession:
@@ -80,7 +82,7 @@ def told(stream: DataFrame, folder: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("mode", ["claim", "afterBatch", "none"])
+@pytest.mark.parametrize("mode", ["claim", AFTER_BATCH_NIGHTLY, "none"])
 def test_available_now_reads_from_the_group_to_the_end_and_the_group_hears_of_it(
     source: SparkSession, shared_cluster: Sandbox, topic: str, tmp_path: Path, mode: str
 ) -> None:
@@ -166,7 +168,7 @@ def damage(cluster: Sandbox, topic: str, offset: int) -> range:
     return range(entry.offset, entry.last_offset + 1)
 
 
-@pytest.mark.parametrize("mode", ["claim", "afterBatch"])
+@pytest.mark.parametrize("mode", ["claim", AFTER_BATCH_NIGHTLY])
 def test_the_option_that_the_error_of_a_corrupt_batch_names_leads_on_from_the_same_checkpoint(
     source: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_path: Path, mode: str
 ) -> None:

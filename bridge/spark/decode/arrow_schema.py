@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from bridge.spark.arrow_scalars import integer_scalar, text_scalar
 from bridge.spark.decode.corrupt_ranges import CorruptRange
 
 BATCH_ROWS = 16_384
@@ -119,5 +120,5 @@ def _no_damage(rows: int) -> pa.Array:
 
 @lru_cache(maxsize=CONSTANT_COLUMNS_CACHED)
 def _constant(value: str | int, rows: int) -> pa.Array:
-    kind = pa.string() if isinstance(value, str) else pa.int32()
-    return pa.repeat(pa.scalar(value, kind), rows, memory_pool=POOL)
+    one = text_scalar(value, pa.string()) if isinstance(value, str) else integer_scalar(value, pa.int32())
+    return pa.repeat(one, rows, memory_pool=POOL)

@@ -164,6 +164,7 @@ def go_on(query: LiveQuery) -> None:
 # --- Spark's own processes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @claim_only
 def test_a_task_whose_worker_is_killed_is_run_again(query: LiveQuery) -> None:
     query.start()

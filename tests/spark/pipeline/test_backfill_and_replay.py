@@ -186,7 +186,8 @@ def once(*ids: int) -> Counter[tuple[int, int | None]]:
     return Counter((each, each) for each in ids)
 
 
-@pytest.mark.parametrize("any_stage", ["parquet", NIGHTLY["postgres"]], indirect=True)
+@pytest.mark.nightly
+@pytest.mark.parametrize("any_stage", ["parquet", "postgres"], indirect=True)
 def test_a_backfill_beside_the_live_query_writes_each_record_once_wherever_it_ends(any_stage: Stage) -> None:
     place = any_stage
     place.cluster.produce(place.topic, 0, [*good(0, 10), BROKEN])
@@ -306,7 +307,8 @@ def test_parquet_refuses_a_replacement(stage: Stage) -> None:
     assert not (stage.folder / "rows").exists()
 
 
-@pytest.mark.parametrize("any_stage", ["postgres", NIGHTLY["parquet"]], indirect=True)
+@pytest.mark.nightly
+@pytest.mark.parametrize("any_stage", ["postgres", "parquet"], indirect=True)
 def test_a_replay_writes_each_good_record_once_wherever_it_ends(any_stage: Stage) -> None:
     place = any_stage
     place.cluster.produce(place.topic, 0, [BROKEN, NO_NUMBER, *good(0, 3), NO_NUMBER])

@@ -153,6 +153,7 @@ def test_each_record_is_somewhere_once_wherever_the_driver_ends(place: Place, fa
     assert place.totals()["offsets"] == 49
 
 
+@pytest.mark.nightly  # CI kills whole processes: tests/spark/crash
 def test_postgresql_has_each_record_once_wherever_a_driver_ends(place: Place, postgres_server: PostgresServer) -> None:
     sink = (
         f'format = "postgres"\nurl = "postgresql://{HOST}:{postgres_server.port}/{DATABASE}"\nssl-mode = "disable"\n'

@@ -88,8 +88,9 @@ def crash_before_lineage(patch: pytest.MonkeyPatch, kind: str) -> None:
     patch.setattr(LineageFolder, "add", ends)
 
 
+@pytest.mark.nightly  # CI kills a whole process at this point: tests/spark/crash
 @pytest.mark.timeout(CRASH_TEST_TIMEOUT_S)
-@pytest.mark.parametrize("release", [pytest.param("0.8.2.2", marks=pytest.mark.nightly), WITH_HEADERS])
+@pytest.mark.parametrize("release", ["0.8.2.2", WITH_HEADERS])
 def test_a_crash_between_send_and_lineage_loses_nothing_and_repeats_only_its_batch(
     spark: SparkSession, clusters: Clusters, fresh_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     release: str,

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from bridge.spark.arrow_scalars import integer_scalar, text_scalar
+
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="needed")
 
 
 def csv_of(batch: Any, task: int) -> bytes:
     """The rows of a ``RecordBatch``, each with ``task`` as its first value."""
-    columns = [pa.repeat(pa.scalar(task, pa.int64()), batch.num_rows), *map(_column, batch.columns)]
+    columns = [pa.repeat(integer_scalar(task, pa.int64()), batch.num_rows), *map(_column, batch.columns)]
     table = pa.Table.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     output = pa.BufferOutputStream()
     csv.write_csv(table, output, _OPTIONS)
@@ -39,15 +41,15 @@ def _column(array: Any) -> Any:
 def _hexadecimal(array: Any) -> Any:
     """Each value as ``\\x`` and its digits: all bytes of the array are converted at once."""
     if len(array) == 0:
-        return pa.array([], pa.large_string())
+        return pa.nulls(0, pa.large_string())
     array = pa.concat_arrays([array])  # offsets from 0 on, also of a slice
     validity, offsets, data = array.buffers()
     starts = pa.Array.from_buffers(pa.int64(), array.offset + len(array) + 1, [None, offsets])
     digits = (data.to_pybytes() if data is not None else b"").hex().encode()
-    doubled = pc.multiply(starts, 2).buffers()[1]
+    doubled = pc.multiply(starts, integer_scalar(2, pa.int64())).buffers()[1]
     texts = pa.Array.from_buffers(
         pa.large_string(), len(array), [validity, doubled, pa.py_buffer(digits)], offset=array.offset
     )
     return pc.binary_join_element_wise(
-        pa.scalar("\\x", pa.large_string()), texts, pa.scalar("", pa.large_string()), null_handling="emit_null"
+        text_scalar("\\x", pa.large_string()), texts, text_scalar("", pa.large_string()), null_handling="emit_null"
     )

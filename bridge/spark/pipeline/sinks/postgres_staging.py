@@ -63,13 +63,14 @@ def load_frame(frame: DataFrame, loader: StagingLoader) -> TaskRows:
     """Runs the loader in the executors.  ``frame`` has the columns of the loader."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
         from pyspark import TaskContext
+
+        from bridge.spark.arrow_scalars import row_of_integers
 
         context = TaskContext.get()
         assert context is not None, "a task runs in an executor"
         task = context.taskAttemptId()
-        yield pa.RecordBatch.from_pydict({"task": [task], "rows": [loader.load(batches, task)]})
+        yield row_of_integers(task=task, rows=loader.load(batches, task))
 
     loaded = frame.mapInArrow(run, "task bigint, rows bigint").collect()
     return tuple((row.task, row.rows) for row in loaded if row.rows)

@@ -84,13 +84,12 @@ def send_frame(frame: DataFrame, task: SinkTask) -> int:
     from pyspark.errors import PySparkException
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
+        from bridge.spark.arrow_scalars import row_of_integers
         from bridge.spark.sink.topic_writer import write_rows
         from bridge.spark.source.error_rendering import task_sentence_before_traceback
 
         written = task_sentence_before_traceback(write_rows)(task, batches)
-        yield pa.RecordBatch.from_pydict({"records": [sum(each.records for each in written.values())]})
+        yield row_of_integers(records=sum(each.records for each in written.values()))
 
     try:
         return sum(row.records for row in frame.mapInArrow(run, "records bigint").collect())
