@@ -47,7 +47,7 @@ def scenario(broker: str, *clients: str, strategy: str = "range", nightly: bool 
 # No cooperative-sticky with librdkafka and Java 2.8.1 to 3.3 in one group: librdkafka sends no generation with its
 # partitions.  Java's leader then takes them for free ones, and another member reads them before they are revoked.
 SCENARIOS = [
-    scenario("3.9.1", "java-3.9.1", C, PYTHON, nightly=False),
+    scenario("3.9.1", "java-3.9.1", C, PYTHON),
     scenario("3.9.1", "java-0.9.0.1", "java-2.8.2", "java-4.1.1"),
     scenario("3.9.1", "java-4.1.1", C, PYTHON, strategy="roundrobin"),
     scenario("3.9.1", "java-2.8.2", OURS, "java-3.9.1", strategy="cooperative-sticky"),
