@@ -332,6 +332,11 @@ class SourceOptionTable(SettingsTable):
         "offsets; see [Corrupt records](#corrupt-records).",
     )  # fmt: skip
     include_headers = _flag("includeHeaders", False, "Whether there is a column `headers`.")
+    include_is_utf8 = _flag(
+        "includeIsUtf8", False,
+        "Whether there are columns `keyIsUtf8` and `valueIsUtf8`: whether a key or a value is UTF-8. This costs less "
+        "than `is_valid_utf8` in SQL.",
+    )  # fmt: skip
     consumer_config = optional_text(
         "consumer.config",
         "A properties file of an old consumer, on the driver: its settings apply where no option is given. "

@@ -154,7 +154,17 @@ def check_options_at_load(options: Mapping[str, str]) -> None:
 
 def wants_headers(options: Mapping[str, str]) -> bool:
     """Only ``includeHeaders``, for a schema before the other options are parsed; False for an invalid text."""
-    return {name.lower(): value for name, value in options.items()}.get("includeheaders", "").lower() == "true"
+    return _is_true(options, "includeHeaders")
+
+
+def wants_utf8_columns(options: Mapping[str, str]) -> bool:
+    """Only ``includeIsUtf8``; False for an invalid text."""
+    return _is_true(options, "includeIsUtf8")
+
+
+def _is_true(options: Mapping[str, str], name: str) -> bool:
+    given = {each.lower(): value for each, value in options.items()}.get(name.lower(), "")
+    return given.strip(JAVA_BLANKS).lower() == "true"
 
 
 def wants_corrupt_column(options: Mapping[str, str]) -> bool:

@@ -50,7 +50,8 @@ or `endingOffsetsByTimestamp` count as those of a batch, and all others must be 
 when the query begins.
 
 The columns are those of `format("kafka")`: `key binary, value binary, topic string, partition int, offset bigint,
-timestamp timestamp, timestampType int`, with `includeHeaders` also `headers array<struct<key:string,value:binary>>`.
+timestamp timestamp, timestampType int`, with `includeHeaders` also `headers array<struct<key:string,value:binary>>`,
+and with `includeIsUtf8` also `keyIsUtf8 boolean, valueIsUtf8 boolean`: true where there is no key or no value.
 `.schema("key binary, value binary")` selects some of them, in any order; other columns are not built.
 
 ## Options of the source

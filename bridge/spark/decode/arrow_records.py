@@ -9,14 +9,22 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from bridge.spark.decode.arrow_schema import CORRUPT, HEADERS, POOL, SCHEMA, ArrowBatchSpec, record_batch
+from bridge.spark.decode.arrow_schema import (
+    ADDED_FIELDS,
+    HEADERS,
+    POOL,
+    SCHEMA,
+    ArrowBatchSpec,
+    payload_names,
+    record_batch,
+)
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire.entries import Record
 
 OBJECTS_MAX = 1 << 17
 """The maximum number of records and headers that exist as objects at a time."""
 
-_CONSTANT = ("topic", "partition", CORRUPT)
+_MADE_BY_RECORD_BATCH = ("topic", "partition", *ADDED_FIELDS)
 
 MS_MAX = (2**63 - 1) // 1000
 """Spark stores microseconds in 64 bits: a timestamp outside becomes the nearest limit."""
@@ -53,7 +61,9 @@ def _size(record: Record) -> int:
 
 
 def _batch(records: list[Record], target: ArrowBatchSpec) -> pa.RecordBatch:
-    made = {name: _column(name, records) for name in target.schema.names if name not in _CONSTANT}
+    names = target.schema.names
+    own = payload_names(names).union(names).difference(_MADE_BY_RECORD_BATCH)
+    made = {name: _column(name, records) for name in own}
     return record_batch(target, len(records), made)
 
 

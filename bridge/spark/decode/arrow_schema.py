@@ -6,7 +6,7 @@ record set --wire.record_tables--> tables --> arrow_tables  -.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -67,10 +67,21 @@ CORRUPT = "corrupt"
 
 CORRUPT_FIELD = pa.field(CORRUPT, pa.struct([("end", pa.int64()), ("error", pa.string())]))
 
+IS_UTF8 = {"keyIsUtf8": "key", "valueIsUtf8": "value"}
+"""The columns of ``includeIsUtf8`` -> the column whose bytes they are about."""
+
+ADDED_FIELDS = {CORRUPT: CORRUPT_FIELD} | {name: pa.field(name, pa.bool_()) for name in IS_UTF8}
+"""The fields that Spark's Kafka source does not have."""
+
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:
     """The fields with these names, in this order.  ``KeyError`` for one that does not exist."""
-    return pa.schema([CORRUPT_FIELD if name == CORRUPT else SCHEMA.field(name) for name in columns])
+    return pa.schema([ADDED_FIELDS[name] if name in ADDED_FIELDS else SCHEMA.field(name) for name in columns])
+
+
+def payload_names(names: Collection[str]) -> set[str]:
+    """Those of ``key`` and ``value`` that are needed for columns with these names."""
+    return {"key", "value"}.intersection(names) | {IS_UTF8[name] for name in IS_UTF8 if name in names}
 
 
 class ArrowBatchSpec(NamedTuple):
@@ -87,7 +98,7 @@ class ArrowBatchSpec(NamedTuple):
 
 
 def record_batch(target: ArrowBatchSpec, rows: int, made: dict[str, pa.Array]) -> pa.RecordBatch:
-    """The batch of these columns and of those that have one value in all rows."""
+    """The batch of these columns, of those that have one value in all rows, and of those that follow from others."""
     names = target.schema.names
     if "topic" in names:
         made["topic"] = _repeated(target.topic, rows, target.max_rows)
@@ -95,6 +106,9 @@ def record_batch(target: ArrowBatchSpec, rows: int, made: dict[str, pa.Array]) -
         made["partition"] = _repeated(target.partition, rows, target.max_rows)
     if CORRUPT in names:
         made[CORRUPT] = _no_damage(max(rows, target.max_rows)).slice(0, rows)
+    for name, payload in IS_UTF8.items():
+        if name in names:
+            made[name] = _is_utf8(made[payload], target.max_rows)
     return pa.RecordBatch.from_arrays([made[name] for name in names], schema=target.schema)
 
 
@@ -111,6 +125,29 @@ def corrupt_batch(target: ArrowBatchSpec, passed_over: CorruptRange) -> pa.Recor
 def _repeated(value: str | int, rows: int, max_rows: int) -> pa.Array:
     """A column with one value; all batches use the same memory."""
     return _constant(value, max(rows, max_rows)).slice(0, rows)
+
+
+def _is_utf8(payloads: pa.Array, max_rows: int) -> pa.Array:
+    """For each of the payloads, in bytes, whether it is UTF-8; true for null."""
+    rows = len(payloads)
+    try:
+        payloads.cast(pa.string())  # reads the bytes and copies nothing
+    except pa.ArrowInvalid:
+        return pa.array([_is_text(payload) for payload in payloads.to_pylist()], pa.bool_(), memory_pool=POOL)
+    return _all_true(max(rows, max_rows)).slice(0, rows)
+
+
+def _is_text(payload: bytes | None) -> bool:
+    try:
+        str(payload or b"", "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=CONSTANT_COLUMNS_CACHED)
+def _all_true(rows: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(b"\xff" * (rows // 8 + 1))], 0)
 
 
 @lru_cache(maxsize=CONSTANT_COLUMNS_CACHED)

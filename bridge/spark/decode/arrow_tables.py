@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.spark.decode.arrow_schema import HEADERS, SCHEMA, ArrowBatchSpec, record_batch
+from bridge.spark.decode.arrow_schema import HEADERS, SCHEMA, ArrowBatchSpec, payload_names, record_batch
 from zkconsumer.wire.record_tables import RecordTable, TableData
 
 _Gathered: TypeAlias = tuple[bytes, bytes, bytes | None, int]
@@ -43,10 +43,8 @@ def _batch(decoder: ModuleType, table: RecordTable, low: int, high: int, target:
         made["offset"] = _fixed(_OFFSET, count, offset)
         made["timestamp"] = _fixed(_TIMESTAMP, count, micros)
         made["timestampType"] = _fixed(_TIMESTAMP_TYPE, count, kind)
-    if "key" in names:
-        made["key"] = _binary(decoder.fields(data, rows, low, high, True), count)
-    if "value" in names:
-        made["value"] = _binary(decoder.fields(data, rows, low, high, False), count)
+    for name in payload_names(names):
+        made[name] = _binary(decoder.fields(data, rows, low, high, name == "key"), count)
     if "headers" in names:
         made["headers"] = _headers(decoder, data, rows, low, high)
     return record_batch(target, count, made)

@@ -38,7 +38,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     """One task: a range, and everything that an executor needs to read it.  Pickled; shows no secret.
 
     ``brokers``: where to find the leader of the partition; one that answers is enough.  ``columns``: names in
-    ``arrow_schema.SCHEMA``, and ``corrupt``, in the order of the result.
+    ``arrow_schema.SCHEMA`` and ``ADDED_FIELDS``, in the order of the result.
     """
 
     wanted: OffsetRange

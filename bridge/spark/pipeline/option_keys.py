@@ -33,7 +33,7 @@ KEYS_OF_CONSUMER_CONFIG = ("zookeeper.connect", "group.id")
 SOURCE_DEFAULTS: Mapping[str, str] = {"group.offsets.commit": CommitMode.CLAIM.value}
 """Options of the source with another default in a pipeline than in ``format("zkconsumer")``."""
 
-OPTIONS_OF_PIPELINE = ("batchRangesPath",)
+OPTIONS_OF_PIPELINE = ("batchRangesPath", "includeIsUtf8")
 """Options of the source that the pipeline sets itself."""
 
 _SOURCE_EXAMPLES: Mapping[str, str] = {

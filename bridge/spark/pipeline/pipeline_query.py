@@ -123,10 +123,10 @@ def prepare_pipeline(
             require_shared_folder(spark, folder)
         options = options_with_secret_file(spec.source.options, folder, environment, read_file)
         on_corrupt = corrupt_policy(options)
-        options |= source_option(on_corrupt)
+        decoding = decode_plan_of(spec, spark)
+        options |= source_option(on_corrupt) | decoding.source_options
         ranges = str(folder / RANGES_FOLDER)
         frame = spark.readStream.format(NAME).options(**options, batchRangesPath=ranges).load()
-        decoding = decode_plan_of(spec, spark)
         decoded = decode(frame, decoding, with_payloads=False)
         transform = plan_transform(decoded, decoding, spec.transform)
         schema = written_rows(classify(decoded, transform), transform).schema

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -58,6 +59,11 @@ CORRUPT_COLUMNS: dict[str, DataType] = {
 from ``offset`` to before ``end``, which cannot be read because of ``error``; ``value``: the damaged bytes, if known."""
 
 
+UTF8_COLUMNS: dict[str, DataType] = {"keyIsUtf8": BooleanType(), "valueIsUtf8": BooleanType()}
+"""The last columns with ``includeIsUtf8``: whether all bytes of a key or a value are UTF-8; true where there is none.
+The source checks that at a tenth of what ``is_valid_utf8`` costs in the JVM."""
+
+
 class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ignore[misc]
     """Batches and streams of records of a ZooKeeper consumer group's topics; and rows that are written to topics."""
 
@@ -68,8 +74,8 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
 
     @sentence_first
     def schema(self) -> StructType:
-        """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``, and ``corrupt`` with
-        ``onCorruptRecord=deadLetter``.
+        """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``, ``corrupt`` with
+        ``onCorruptRecord=deadLetter``, and ``keyIsUtf8`` and ``valueIsUtf8`` with ``includeIsUtf8``.
 
         Raises ``InvalidConfigException`` for wrong options: ``check_options_at_load`` explains which problems of a
         stream and of a batch it finds.  The reader raises the others.  With ``.schema(…)`` Spark does not call this
@@ -79,11 +85,14 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
             check_options_at_load,
             wants_corrupt_column,
             wants_headers,
+            wants_utf8_columns,
         )
 
         check_options_at_load(self.options)
         gc_freeze_worker()
-        columns = COLUMNS | CORRUPT_COLUMNS if wants_corrupt_column(self.options) else COLUMNS
+        columns = offered_columns(
+            has_corrupt=wants_corrupt_column(self.options), has_utf8=wants_utf8_columns(self.options)
+        )
         wanted = [name for name in columns if name != HEADERS or wants_headers(self.options)]
         return StructType([StructField(name, columns[name]) for name in wanted])
 
@@ -132,11 +141,11 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
 
     def _read(self, schema: StructType, *, is_stream: bool) -> tuple[SourceOptions, tuple[str, ...]]:
         """Options and columns; one error reports the problems of both."""
-        from bridge.spark.options import read_options, wants_corrupt_column
+        from bridge.spark.options import read_options, wants_corrupt_column, wants_utf8_columns
 
         options, why_options = _tried(lambda: read_options(self.options, is_stream=is_stream))
-        has_corrupt = wants_corrupt_column(self.options)
-        columns, why_columns = _tried(lambda: columns_of(schema, has_corrupt=has_corrupt))
+        has_corrupt, has_utf8 = wants_corrupt_column(self.options), wants_utf8_columns(self.options)
+        columns, why_columns = _tried(lambda: columns_of(schema, has_corrupt=has_corrupt, has_utf8=has_utf8))
         if why_options is not None and why_columns is not None:
             raise InvalidConfigException(f"{why_options}\n{why_columns}")
         if options is None or columns is None:
@@ -182,14 +191,19 @@ def _tried(read: Callable[[], T]) -> tuple[T | None, InvalidConfigException | No
         return None, error
 
 
-def columns_of(schema: StructType, *, has_corrupt: bool = False) -> tuple[str, ...]:
+def offered_columns(*, has_corrupt: bool, has_utf8: bool) -> dict[str, DataType]:
+    """All columns that a query with these options can read, in their order."""
+    return COLUMNS | (CORRUPT_COLUMNS if has_corrupt else {}) | (UTF8_COLUMNS if has_utf8 else {})
+
+
+def columns_of(schema: StructType, *, has_corrupt: bool = False, has_utf8: bool = False) -> tuple[str, ...]:
     """The columns that a query reads, in its order: those of ``schema()``, or those passed to ``.schema(…)``.
 
     ``has_corrupt``: ``onCorruptRecord=deadLetter``, with which rows without the column ``corrupt`` could not be
-    distinguished from records.
+    distinguished from records.  ``has_utf8``: ``includeIsUtf8``.
     Raises ``InvalidConfigException`` with a line for each column that does not exist, or has another type.
     """
-    columns = COLUMNS | CORRUPT_COLUMNS if has_corrupt else COLUMNS
+    columns = offered_columns(has_corrupt=has_corrupt, has_utf8=has_utf8)
     problems = []
     for field in schema.fields:
         problem = _wrong(field, columns)
@@ -214,6 +228,8 @@ def _wrong(field: Any, columns: Mapping[str, DataType]) -> str:
     known = columns.get(field.name)
     if known is None and field.name == CORRUPT:
         return f"{CORRUPT}: this column exists with onCorruptRecord=deadLetter only"
+    if known is None and field.name in UTF8_COLUMNS:
+        return f"{field.name}: this column exists with includeIsUtf8=true only"
     if known is None:
         by_lower = {name.lower(): name for name in columns}
         nearest = by_lower.get(field.name.lower())

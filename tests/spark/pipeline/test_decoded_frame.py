@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,14 @@ def records(spark: SparkSession, *values: Any, key: bytes | None = None, headers
     return spark.createDataFrame(rows, SOURCE)
 
 
+def checked(frame: DataFrame) -> DataFrame:
+    """With the columns of the source's option ``includeIsUtf8``."""
+    return frame.select(
+        "*", *(sf.coalesce(sf.is_valid_utf8(sf.col(name).cast("string")), sf.lit(True)).alias(f"{name}IsUtf8")
+               for name in ("key", "value")),
+    )  # fmt: skip
+
+
 def decoded(spark: SparkSession, spec: PipelineSpec, frame: DataFrame, **how: Any) -> list[Row]:
     rows = decode(frame, decode_plan_of(spec, spark), **how).orderBy("_source_offset").collect()
     assert len(rows) == frame.count(), "a row was lost or added"
@@ -95,7 +104,10 @@ def misfit(*fields: str) -> str:
     return f"value: {json_columns.MISFIT}: {', '.join(fields)}"
 
 
-def test_json_fields_become_columns_and_what_does_not_fit_is_a_dead_letter_with_the_reason(spark: SparkSession) -> None:
+@pytest.mark.parametrize("from_source", [lambda frame: frame, checked], ids=["unchecked", "checked"])
+def test_json_fields_become_columns_and_what_does_not_fit_is_a_dead_letter_with_the_reason(
+    spark: SparkSession, from_source: Callable[[DataFrame], DataFrame]
+) -> None:
     good = {
         '{"a":1,"b":"x","c":{"d":1.5,"e":[1,null]}}': (1, "x", (1.5, [1, None])),
         ' {"a":null}\n': (None, None, None),
@@ -129,7 +141,7 @@ def test_json_fields_become_columns_and_what_does_not_fit_is_a_dead_letter_with_
         '{"c":{"e":[1,"x"]}}': misfit("c.e (array<int>)"),
         '{"c":7}': misfit("c (struct<d:double,e:array<int>>)"),
     }
-    rows = decoded(spark, pipeline(AB), records(spark, *good, None, *bad))
+    rows = decoded(spark, pipeline(AB), from_source(records(spark, *good, None, *bad)))
     assert errors(rows) == [None] * (len(good) + 1) + list(bad.values())
     assert [(row.a, row.b, row.c) for row in rows[: len(good) + 1]] == [*good.values(), (None, None, None)]
 
@@ -184,6 +196,19 @@ def test_from_json_is_evaluated_once_for_each_row_also_below_a_filter_on_the_err
     assert executed_plan(good).count("from_json(") == 1
 
 
+def test_what_the_source_has_checked_is_not_read_again(spark: SparkSession) -> None:
+    spec = pipeline(AB, decode_key='format = "text"')
+    plan = decode_plan_of(spec, spark)
+    assert plan.source_options == {"includeIsUtf8": "true"}
+
+    def steps(schema: str) -> str:
+        frame = spark.createDataFrame([], schema)
+        return executed_plan(decode(frame, plan).filter(sf.col(DEAD_STAGE).isNull()))
+
+    assert "isValid" in steps(SOURCE)
+    assert "isValid" not in steps(f"{SOURCE}, keyIsUtf8 boolean, valueIsUtf8 boolean")
+
+
 def executed_plan(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())  # type: ignore[attr-defined]
 
@@ -191,12 +216,16 @@ def executed_plan(frame: DataFrame) -> str:
 # --- text, bytes, keys, headers -----------------------------------------------------------------------------------
 
 
-def test_bytes_are_as_they_were_and_text_must_be_utf8(spark: SparkSession) -> None:
+@pytest.mark.parametrize("from_source", [lambda frame: frame, checked], ids=["unchecked", "checked"])
+def test_bytes_are_as_they_were_and_text_must_be_utf8(
+    spark: SparkSession, from_source: Callable[[DataFrame], DataFrame]
+) -> None:
     frame = records(spark, b"\xff\x00", "ä", None, key=b"k\xff")
     rows = decoded(spark, pipeline('format = "bytes"'), frame)
     assert [(row.key, row.value) for row in rows] == [(b"k\xff", value) for value in (b"\xff\x00", "ä".encode(), None)]
     assert errors(rows) == [None] * 3
-    rows = decoded(spark, pipeline('format = "text"\ncolumn = "line"'), frame)
+    assert decode_plan_of(pipeline('format = "bytes"'), spark).source_options == {}
+    rows = decoded(spark, pipeline('format = "text"\ncolumn = "line"'), from_source(frame))
     assert errors(rows) == [NOT_UTF8, None, None]
     assert [row.line for row in rows[1:]] == ["ä", None]
 

@@ -39,6 +39,7 @@ END_MS = 120_000
 POINTS = (AFTER_WRITE, AFTER_DEAD_LETTERS, AFTER_COMMIT)
 
 BROKEN, WRONG_TYPE, NO_NUMBER, FILTERED = b"{broken", b'{"id": "x"}', b'{"id": 5, "n": "none"}', b'{"id": -1, "n": "1"}'
+NO_TEXT = b'{"id": 6, "unknown": "\xff"}'
 
 
 def good(first: int, count: int) -> list[bytes]:
@@ -136,7 +137,7 @@ def place(spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_pat
     [point if point == AFTER_DEAD_LETTERS else pytest.param(point, marks=pytest.mark.nightly) for point in POINTS],
 )
 def test_each_record_is_somewhere_once_wherever_the_driver_ends(place: Place, fails_at: str) -> None:
-    others = [BROKEN, WRONG_TYPE, NO_NUMBER, FILTERED]
+    others = [BROKEN, WRONG_TYPE, NO_NUMBER, FILTERED, NO_TEXT]
     place.cluster.produce(place.topic, 0, [*good(0, 20), *others])
     place.cluster.produce(place.topic, 1, good(100, 20))
     with pytest.raises(PipelineFailedError, match=fails_at):
@@ -145,12 +146,13 @@ def test_each_record_is_somewhere_once_wherever_the_driver_ends(place: Place, fa
     place.run()
     place.run()
     assert place.rows() == Counter([*range(20), *range(100, 120)])
-    assert place.dead() == Counter([(BROKEN, "decode"), (WRONG_TYPE, "decode"), (NO_NUMBER, "transform")])
-    assert place.totals() == {"rows": 40, "dead_letters": 3, "filtered": 1, "offsets": 44}
+    not_decoded = [(value, "decode") for value in (BROKEN, WRONG_TYPE, NO_TEXT)]
+    assert place.dead() == Counter([*not_decoded, (NO_NUMBER, "transform")])
+    assert place.totals() == {"rows": 40, "dead_letters": 4, "filtered": 1, "offsets": 45}
     place.cluster.produce(place.topic, 1, good(200, 5))
     place.run()
     assert place.rows() == Counter([*range(20), *range(100, 120), *range(200, 205)])
-    assert place.totals()["offsets"] == 49
+    assert place.totals()["offsets"] == 50
 
 
 @pytest.mark.nightly  # CI kills whole processes: tests/spark/crash

@@ -19,7 +19,7 @@ from zkconsumer.wire.records import iter_records
 pytest.importorskip("pyarrow", reason="the Spark source needs the extra [spark]")
 
 from bridge.spark.decode import arrow_records
-from bridge.spark.decode.arrow_schema import BATCH_BYTES, SCHEMA
+from bridge.spark.decode.arrow_schema import BATCH_BYTES, IS_UTF8, SCHEMA, schema_of
 from tests.call_counter import calls_of
 from tests.spark_decoder_fixtures import COMPILED, PYTHON, batches_of, decoder, only_fast, rows_of, target  # noqa: F401
 
@@ -393,3 +393,24 @@ def test_as_many_headers_as_a_record_may_have_are_read_together(headers: int) ->
     record_set = b"".join(with_headers(at, written, headers) if at % 2 else with_headers(at, b"", 0) for at in range(4))
     assert rows(record_set) == list(iter_records(record_set))
     calls_of(lambda: list(batches_of(record_set)), CALLS_MAX)
+
+
+# --- whether a payload is text ------------------------------------------------------------------------------------
+
+TEXTS = [b"", b"a", "ä€𝄞".encode(), None]
+NO_TEXTS = [b"\xff", b"\xc3", b"\xa4", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"]
+"""Among them the halves of one letter in two records that follow each other."""
+
+
+@pytest.mark.parametrize("columns", [(*SCHEMA.names, *IS_UTF8), ("offset", "valueIsUtf8", "keyIsUtf8")])
+@pytest.mark.parametrize("more", [[], NO_TEXTS])
+def test_for_each_payload_a_column_has_whether_it_is_utf8(columns: tuple[str, ...], more: list[bytes]) -> None:
+    payloads = [*TEXTS, *more]
+    records = [Record(n, 0, 0, payloads[-1 - n], payload, ()) for n, payload in enumerate(payloads)]
+    into = target(schema_of(columns), max_rows=7)
+    batches = list(batches_of(build_record_set(records, 2, compression.NONE), into=into))
+    assert [batch.schema for batch in batches] == [into.schema] * len(batches)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == list(range(len(payloads)))
+    assert [row["valueIsUtf8"] for row in rows] == [payload not in NO_TEXTS for payload in payloads]
+    assert [row["keyIsUtf8"] for row in rows] == [payload not in NO_TEXTS for payload in reversed(payloads)]

@@ -428,6 +428,19 @@ def test_a_column_for_corrupt_records_is_there_only_if_the_option_asks_for_it(gi
         source(onCorruptRecord="ignore").schema()
 
 
+@pytest.mark.parametrize("given", ["true", " TRUE "])
+def test_columns_for_utf8_are_there_only_if_the_option_asks_for_them(given: str) -> None:
+    schema = source(includeIsUtf8=given, onCorruptRecord="deadLetter", includeHeaders="true").schema()
+    assert schema.fieldNames() == [*COLUMNS, "corrupt", "keyIsUtf8", "valueIsUtf8"]
+    assert {schema[name].dataType.simpleString() for name in ("keyIsUtf8", "valueIsUtf8")} == {"boolean"}
+    assert columns_of(schema, has_corrupt=True, has_utf8=True) == tuple(schema.fieldNames())
+    with pytest.raises(InvalidConfigException, match="valueIsUtf8: this column exists with includeIsUtf8=true only"):
+        columns_of(schema, has_corrupt=True)
+    assert source(includeIsUtf8="false").schema() == source().schema()
+    with pytest.raises(InvalidConfigException, match="includeIsUtf8=yes: set it to true or false"):
+        source(includeIsUtf8="yes").schema()
+
+
 def test_a_narrower_schema_must_have_the_column_that_shows_which_rows_are_no_records() -> None:
     from pyspark.sql.types import StructType
 

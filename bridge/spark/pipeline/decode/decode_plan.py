@@ -90,6 +90,12 @@ class DecodePlan:
         taken = {name.lower() for name in self.decoded_columns}
         return tuple(name for name in SOURCE_COLUMNS if name.lower() not in taken)
 
+    @property
+    def source_options(self) -> dict[str, str]:
+        """The options with which the source is read, for the columns that ``decode`` takes if they are there."""
+        is_text = any(part.decoder is None and part.format != "bytes" for part in self.parts if part.part != "headers")
+        return {"includeIsUtf8": "true"} if is_text else {}
+
 
 def decode_plan_of(spec: PipelineSpec, spark: SparkSession) -> DecodePlan:
     """``plan_decoding`` with the parser and the time zone of a session, classic or Connect."""
