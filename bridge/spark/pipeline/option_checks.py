@@ -10,7 +10,13 @@ import re
 from collections.abc import Collection, Mapping
 
 from bridge.spark.options import option_problems, read_options
-from bridge.spark.pipeline.option_keys import KEYS_OF_CONSUMER_CONFIG, SOURCE_DEFAULTS, TOPIC_WAYS, is_sensitive
+from bridge.spark.pipeline.option_keys import (
+    KEYS_OF_CONSUMER_CONFIG,
+    OPTIONS_OF_PIPELINE,
+    SOURCE_DEFAULTS,
+    TOPIC_WAYS,
+    is_sensitive,
+)
 from bridge.spark.pipeline.secret_reference import MaybeSecret, SecretReference
 from bridge.spark.pipeline.toml_values import problem
 from zkconsumer.config_tables.jaas import PLAIN_MODULE, SCRAM_MODULE
@@ -27,7 +33,8 @@ def checked_options(section: str, options: Mapping[str, MaybeSecret], given: Col
     """The problems of options of the source, as lines; ``given``: also those options that have a problem already."""
     lines = option_problems(_checked_texts(section, options, given), is_stream=True)
     file = "consumer.config" if "consumer.config" in options else ""  # its own problems name no option
-    return [_option_line(section, line, file) for line in lines]
+    own = [problem(section, name, "the pipeline sets it; remove it") for name in OPTIONS_OF_PIPELINE if name in options]
+    return own + [_option_line(section, line, file) for line in lines]
 
 
 def option_warnings(options: Mapping[str, MaybeSecret]) -> Mapping[str, str]:

@@ -329,6 +329,8 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_sections() -> Non
     [
         ({"checkpoint": {"url": '"x"'}}, "[checkpoint] url: is not known here: it is a key of [sink] and "
          "[dead-letters]; move it, or remove it"),
+        ({"source": {"batchRangesPath": '"x"'}}, "[source] batchRangesPath: the pipeline sets it; remove it"),
+        ({"source": {"includeisutf8": "true"}}, "[source] includeIsUtf8: the pipeline sets it; remove it"),
         ({"metrics": {"zzz": "1"}}, "[metrics] zzz: is not known in this section; remove it; its keys are listen"),
         ({"sink": {"pth": '"x"'}}, "[sink] pth: is not known (did you mean path?); correct it, or remove it"),
         ({"sink": {"url": '"postgresql://h/d"'}}, "[sink] url: is valid with format postgres, and the format is "
