@@ -129,7 +129,7 @@ def group(
         made.close()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(280)
 def test_three_members_migrate_and_return_twice(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> None:
     with group(clusters, names, tmp_path, "3.9.1", 6) as moving:
         flips = Flips(moving, 3, QUICK)

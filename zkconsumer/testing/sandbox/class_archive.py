@@ -1,7 +1,7 @@
 """Archives of the classes that Java programs load: a server that starts with one needs a third less CPU.
 
     first run of a program    the JVM writes the names of its classes; they are stored when the run has ended
-    ``STARTS_MIN``th start    the archive is made from these names, and the JVM uses it (JEP 310 of Java 10)
+    next start                the archive is made from these names, and the JVM uses it (JEP 310 of Java 10)
     every later start         the JVM uses it
 
 Only if ``$ZKCONSUMER_CLASS_ARCHIVES`` is 1: an archive has 20 to 40 MB, and each release has several programs.  The
@@ -27,9 +27,6 @@ NO_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 """What the JVM writes to its standard output about classes that it does not store, or about an archive that it does
 not use; a test may read that output.
 """
-
-STARTS_MIN = 4
-"""An archive takes the CPU that two or three starts save, and many programs are started only twice."""
 
 MAKE_TIMEOUT_S = 120
 ARCHIVES_MAX = 60
@@ -66,21 +63,9 @@ def start_options(program: JavaProgram, names: Path) -> tuple[str, ...]:
     if os.environ.get(ENABLED) != "1":
         return ()
     archive = program.archive
-    if not archive.exists():
-        starts = _count_start(archive)
-        stored = archive.with_suffix(".classes").exists()
-        if stored and starts < STARTS_MIN:
-            return ()
-        if not stored or not _make(program, archive):
-            return (f"-XX:DumpLoadedClassList={names}", *NO_WARNINGS)
+    if not archive.exists() and not _make(program, archive):
+        return (f"-XX:DumpLoadedClassList={names}", *NO_WARNINGS)
     return (f"-XX:SharedArchiveFile={archive}", *NO_WARNINGS)
-
-
-def _count_start(archive: Path) -> int:
-    """The number of starts without an archive, with this one: the size of a file."""
-    with archive.with_suffix(".starts").open("ab") as file:
-        file.write(b".")
-        return file.tell()
 
 
 def store_names(program: JavaProgram, names: Path) -> None:
@@ -110,7 +95,6 @@ def _make(program: JavaProgram, archive: Path) -> bool:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=MAKE_TIMEOUT_S, check=False,
         )  # fmt: skip
         stored.unlink(missing_ok=True)
-        archive.with_suffix(".starts").unlink(missing_ok=True)
         if done.returncode != 0:
             log.warning("class-archive-failed program=%s output=%s", program.main, done.stdout[-2000:])
             return False
