@@ -154,23 +154,23 @@ def check_options_at_load(options: Mapping[str, str]) -> None:
 
 def wants_headers(options: Mapping[str, str]) -> bool:
     """Only ``includeHeaders``, for a schema before the other options are parsed; False for an invalid text."""
-    return _is_true(options, "includeHeaders")
+    return _lower_text(options, "includeHeaders") == "true"
 
 
 def wants_utf8_columns(options: Mapping[str, str]) -> bool:
     """Only ``includeIsUtf8``; False for an invalid text."""
-    return _is_true(options, "includeIsUtf8")
-
-
-def _is_true(options: Mapping[str, str], name: str) -> bool:
-    given = {each.lower(): value for each, value in options.items()}.get(name.lower(), "")
-    return given.strip(JAVA_BLANKS).lower() == "true"
+    return _lower_text(options, "includeIsUtf8") == "true"
 
 
 def wants_corrupt_column(options: Mapping[str, str]) -> bool:
     """Only whether ``onCorruptRecord`` is ``deadLetter``; False for an invalid text."""
-    given = {name.lower(): value for name, value in options.items()}.get("oncorruptrecord", "")
-    return given.strip(JAVA_BLANKS).lower() == OnCorruptRecord.DEAD_LETTER.value.lower()
+    return _lower_text(options, "onCorruptRecord") == OnCorruptRecord.DEAD_LETTER.value.lower()
+
+
+def _lower_text(options: Mapping[str, str], name: str) -> str:
+    """An option in lower case, without blanks around it; empty if it is not set."""
+    given = {each.lower(): value for each, value in options.items()}.get(name.lower(), "")
+    return given.strip(JAVA_BLANKS).lower()
 
 
 OPTION_NAMES: dict[str, str] = {

@@ -67,10 +67,10 @@ CORRUPT = "corrupt"
 
 CORRUPT_FIELD = pa.field(CORRUPT, pa.struct([("end", pa.int64()), ("error", pa.string())]))
 
-IS_UTF8 = {"keyIsUtf8": "key", "valueIsUtf8": "value"}
+PAYLOAD_OF = {"keyIsUtf8": "key", "valueIsUtf8": "value"}
 """The columns of ``includeIsUtf8`` -> the column whose bytes they are about."""
 
-ADDED_FIELDS = {CORRUPT: CORRUPT_FIELD} | {name: pa.field(name, pa.bool_()) for name in IS_UTF8}
+ADDED_FIELDS = {CORRUPT: CORRUPT_FIELD} | {name: pa.field(name, pa.bool_()) for name in PAYLOAD_OF}
 """The fields that Spark's Kafka source does not have."""
 
 
@@ -81,7 +81,7 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 def payload_names(names: Collection[str]) -> set[str]:
     """Those of ``key`` and ``value`` that are needed for columns with these names."""
-    return {"key", "value"}.intersection(names) | {IS_UTF8[name] for name in IS_UTF8 if name in names}
+    return {"key", "value"}.intersection(names) | {PAYLOAD_OF[name] for name in PAYLOAD_OF if name in names}
 
 
 class ArrowBatchSpec(NamedTuple):
@@ -106,7 +106,7 @@ def record_batch(target: ArrowBatchSpec, rows: int, made: dict[str, pa.Array]) -
         made["partition"] = _repeated(target.partition, rows, target.max_rows)
     if CORRUPT in names:
         made[CORRUPT] = _no_damage(max(rows, target.max_rows)).slice(0, rows)
-    for name, payload in IS_UTF8.items():
+    for name, payload in PAYLOAD_OF.items():
         if name in names:
             made[name] = _is_utf8(made[payload], target.max_rows)
     return pa.RecordBatch.from_arrays([made[name] for name in names], schema=target.schema)

@@ -59,7 +59,10 @@ CORRUPT_COLUMNS: dict[str, DataType] = {
 from ``offset`` to before ``end``, which cannot be read because of ``error``; ``value``: the damaged bytes, if known."""
 
 
-UTF8_COLUMNS: dict[str, DataType] = {"keyIsUtf8": BooleanType(), "valueIsUtf8": BooleanType()}
+IS_UTF8 = {"key": "keyIsUtf8", "value": "valueIsUtf8"}
+"""A column of bytes -> that of ``includeIsUtf8`` which is about it."""
+
+UTF8_COLUMNS: dict[str, DataType] = dict.fromkeys(IS_UTF8.values(), BooleanType())
 """The last columns with ``includeIsUtf8``: whether all bytes of a key or a value are UTF-8; true where there is none.
 The source checks that at a tenth of what ``is_valid_utf8`` costs in the JVM."""
 

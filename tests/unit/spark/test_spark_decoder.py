@@ -19,7 +19,7 @@ from zkconsumer.wire.records import iter_records
 pytest.importorskip("pyarrow", reason="the Spark source needs the extra [spark]")
 
 from bridge.spark.decode import arrow_records
-from bridge.spark.decode.arrow_schema import BATCH_BYTES, IS_UTF8, SCHEMA, schema_of
+from bridge.spark.decode.arrow_schema import BATCH_BYTES, PAYLOAD_OF, SCHEMA, schema_of
 from tests.call_counter import calls_of
 from tests.spark_decoder_fixtures import COMPILED, PYTHON, batches_of, decoder, only_fast, rows_of, target  # noqa: F401
 
@@ -402,7 +402,7 @@ NO_TEXTS = [b"\xff", b"\xc3", b"\xa4", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\
 """Among them the halves of one letter in two records that follow each other."""
 
 
-@pytest.mark.parametrize("columns", [(*SCHEMA.names, *IS_UTF8), ("offset", "valueIsUtf8", "keyIsUtf8")])
+@pytest.mark.parametrize("columns", [(*SCHEMA.names, *PAYLOAD_OF), ("offset", "valueIsUtf8", "keyIsUtf8")])
 @pytest.mark.parametrize("more", [[], NO_TEXTS])
 def test_for_each_payload_a_column_has_whether_it_is_utf8(columns: tuple[str, ...], more: list[bytes]) -> None:
     payloads = [*TEXTS, *more]

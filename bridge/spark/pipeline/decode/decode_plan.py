@@ -31,6 +31,7 @@ from bridge.spark.pipeline.pipeline_keys import DECODE_SECTIONS
 from bridge.spark.pipeline.pipeline_rules import SOURCE_COLUMNS
 from bridge.spark.pipeline.pipeline_spec import DecodeSection, PipelineSpec
 from bridge.spark.pipeline.toml_values import problem
+from bridge.spark.source.datasource import IS_UTF8
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,11 @@ class PartPlan:
     fields: StructType | None = None
     rescued: str | None = None
     decoder: DecoderSpec | None = None
+
+    @property
+    def is_checked_text(self) -> bool:
+        """Whether Spark decodes bytes of the record that must be UTF-8."""
+        return self.decoder is None and self.format != "bytes" and self.part in IS_UTF8
 
     @property
     def section(self) -> str:
@@ -93,8 +99,7 @@ class DecodePlan:
     @property
     def source_options(self) -> dict[str, str]:
         """The options with which the source is read, for the columns that ``decode`` takes if they are there."""
-        is_text = any(part.decoder is None and part.format != "bytes" for part in self.parts if part.part != "headers")
-        return {"includeIsUtf8": "true"} if is_text else {}
+        return {"includeIsUtf8": "true"} if any(part.is_checked_text for part in self.parts) else {}
 
 
 def decode_plan_of(spec: PipelineSpec, spark: SparkSession) -> DecodePlan:

@@ -8,7 +8,7 @@ Every input row is one output row.  Nothing is evaluated here, and nothing of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -30,6 +30,7 @@ from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE
 from bridge.spark.pipeline.pipeline_file import PipelineFileError
 from bridge.spark.pipeline.pipeline_rules import SOURCE_COLUMNS
 from bridge.spark.pipeline.toml_values import problem
+from bridge.spark.source.datasource import IS_UTF8
 
 DECODE_STAGE = "decode"
 """The stage of a dead letter whose payload could not be decoded."""
@@ -66,12 +67,14 @@ def decode(frame: DataFrame, plan: DecodePlan, *, with_payloads: bool = True) ->
 
     Raises ``PipelineFileError`` for a schema with a type that Spark cannot read from JSON.
     """
-    rows = _source_rows(frame, plan, with_payloads=with_payloads)
+    there = set(frame.columns)
+    checked = {part.part for part in plan.parts if part.is_checked_text and IS_UTF8[part.part] in there}
+    rows = _source_rows(frame, plan, checked, with_payloads=with_payloads)
     rows = _arrow_decoded(rows, plan, with_payloads=with_payloads)
     for part in plan.parts:
         if part.format == "json" and part.decoder is None:
             rows = _json_parsed(rows, part, plan.file)
-    parts = [(part, _decoded_part(part, is_checked=_is_checked(frame, part))) for part in plan.parts]
+    parts = [(part, _decoded_part(part, is_checked=part.part in checked)) for part in plan.parts]
     columns = [column for part, decoded in parts for column in _columns(part, decoded)]
     columns += [sf.col(source_column(name)).alias(name) for name in plan.plain_source_columns]
     columns += [sf.col(name) for name in _kept(with_payloads=with_payloads)]
@@ -87,18 +90,13 @@ def decode(frame: DataFrame, plan: DecodePlan, *, with_payloads: bool = True) ->
 # --- the steps ----------------------------------------------------------------------------------------------------
 
 
-def _source_rows(frame: DataFrame, plan: DecodePlan, *, with_payloads: bool) -> DataFrame:
-    """The columns that are needed, under their reserved names."""
+def _source_rows(frame: DataFrame, plan: DecodePlan, checked: Set[str], *, with_payloads: bool) -> DataFrame:
+    """The columns that are needed, under their reserved names.  ``checked``: the parts that the source has checked."""
     names = [*SOURCE_COLUMNS]
     names += PAYLOAD_COLUMNS if with_payloads else [part.part for part in plan.parts]
     columns = [_source_value(frame, name).alias(source_column(name)) for name in names]
-    checked = [part for part in plan.parts if _is_checked(frame, part)]
-    return frame.select(*columns, *(sf.col(f"{part.part}IsUtf8").alias(_name(part, "is_utf8")) for part in checked))
-
-
-def _is_checked(frame: DataFrame, part: PartPlan) -> bool:
-    """Whether the source has looked if the part is UTF-8."""
-    return part.decoder is None and f"{part.part}IsUtf8" in frame.columns
+    columns += [sf.col(IS_UTF8[part.part]).alias(_name(part, "is_utf8")) for part in plan.parts if part.part in checked]
+    return frame.select(*columns)
 
 
 def _source_value(frame: DataFrame, name: str) -> Column:
