@@ -18,6 +18,8 @@ from zkconsumer.testing.sandbox import cache
 
 ROOT = Path(__file__).resolve().parent.parent
 PYSPARK = "4.2.0"
+NOT_COMPRESSED = "--config-settings=--build-option=--compression=stored"
+"""pip makes a wheel of 450 MB from the source archive of pyspark and unpacks it: half of the CPU is its compression."""
 LINES_SHOWN = 5
 PYTEST = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--durations=5", "--durations-min=10"]
 
@@ -29,11 +31,11 @@ def ensure_pyspark() -> Path:
         if target.exists():
             return target
         with cache.atomic_folder(target) as building:
-            words = ["install", "--quiet", "--no-deps", "--target", str(building), f"pyspark=={PYSPARK}"]
+            pip = ["install", "--quiet", "--no-deps", NOT_COMPRESSED, "--target", str(building), f"pyspark=={PYSPARK}"]
             # The constraints of the test environment have another release.
             environment = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
             subprocess.run(
-                [sys.executable, "-m", "pip", *words],
+                [sys.executable, "-m", "pip", *pip],
                 env=environment, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
     return target

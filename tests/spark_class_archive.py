@@ -23,10 +23,9 @@ from functools import cache
 from pathlib import Path
 
 from zkconsumer.testing.sandbox import cache as sandbox_cache
-from zkconsumer.testing.sandbox import child_process, class_archive
-from zkconsumer.testing.sandbox.java import find_jdk
+from zkconsumer.testing.sandbox import class_archive, java
 
-FAST_START = " ".join(child_process.FAST_START)
+FAST_START = " ".join(java.FAST_START)
 
 NO_WARNINGS = " ".join(class_archive.NO_WARNINGS)
 
@@ -67,9 +66,9 @@ class ArchivedSpark:
 @cache
 def archived_spark(installed: Path) -> ArchivedSpark:
     """That of this Java and of the Spark in ``installed`` (a SPARK_HOME), made if there is none."""
-    java = find_jdk().java
+    program = java.find_jdk().java
     jars = sorted((each.name, each.stat().st_size) for each in (installed / "jars").iterdir())
-    key = repr((str(java), os.stat(java).st_mtime_ns, jars, FAST_START, TRAINING))
+    key = repr((str(program), os.stat(program).st_mtime_ns, jars, FAST_START, TRAINING))
     folder = sandbox_cache.folder("spark-classes")
     home = folder / hashlib.sha256(key.encode()).hexdigest()[:16]
     archive = home / "classes.jsa"

@@ -128,20 +128,23 @@ def quick_settings(config: pytest.Config) -> dict[str, str]:
 def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """The session on ``local[2]``, with Spark's own Kafka source; do not stop it.  Its workers run this tree's code."""
     require_spark()
-    yield from started_session(tmp_path_factory.mktemp("spark"), ensure_spark_jars(), quick_settings(pytestconfig))
+    environment, settings = local_spark_environment(), quick_settings(pytestconfig)
+    yield from started_session(tmp_path_factory.mktemp("spark"), ensure_spark_jars(), settings, environment)
 
 
-def started_session(folder: Path, jars: list[Path], settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def started_session(
+    folder: Path, jars: list[Path], settings: Mapping[str, str], environment: Mapping[str, str]
+) -> Iterator[SparkSession]:
     """A session on ``local[2]`` with these packages that writes below ``folder``, stopped at the end."""
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in local_spark_environment().items():
+        for name, value in environment.items():
             patch.setenv(name, value)
         builder = SparkSession.builder.master("local[2]").appName("zkconsumer-tests")
         files = {"spark.jars": ",".join(map(str, jars))}
         session = builder.config(map={**spark_settings(folder), **files, **settings}).getOrCreate()
-        patch.delenv("SPARK_HOME")  # clusters that tests start have the ordinary one
+        patch.delenv("SPARK_HOME", raising=False)  # clusters that tests start have the ordinary one
         process = session.sparkContext._gateway.proc  # type: ignore[union-attr]
         try:
             yield session

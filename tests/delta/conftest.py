@@ -11,7 +11,7 @@ import pytest
 
 from bridge.spark.pipeline.sinks.delta_session import SPARK_RELEASE, delta_settings
 from tests.requirement_fixtures import report_lack
-from tests.spark_session_fixtures import quick_settings, started_session
+from tests.spark_session_fixtures import quick_settings, spark_environment, started_session
 from zkconsumer.testing.sandbox import ensure_delta_jars, missing_delta_requirement
 
 if TYPE_CHECKING:
@@ -45,4 +45,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
     if reason is not None:
         report_lack(reason)
     settings = {**delta_settings({}), **FEW_TASKS, **quick_settings(pytestconfig)}
-    yield from started_session(tmp_path_factory.mktemp("delta"), ensure_delta_jars(), settings)
+    # Without a class archive: one session starts here, and an archive of this release takes the CPU of four starts.
+    folder = tmp_path_factory.mktemp("delta")
+    yield from started_session(folder, ensure_delta_jars(), settings, spark_environment())

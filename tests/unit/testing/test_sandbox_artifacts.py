@@ -40,12 +40,12 @@ RELEASE = "1.1.1"
 JARS = artifacts.ARTIFACT_SETS[RELEASE].jars
 
 MAVEN = """
-import pathlib, sys
+import os, pathlib, sys
 if "--version" in sys.argv:
     print("Apache Maven {version}")
     sys.exit()
 with open({calls!r}, "a") as calls:
-    calls.write(" ".join(sys.argv[1:]) + "\\n")
+    calls.write(" ".join([*sys.argv[1:], "MAVEN_OPTS=" + os.environ["MAVEN_OPTS"]]) + "\\n")
 for line in range(40):
     print("[ERROR] line", line) if {code} else None
 target = pathlib.Path(next(word for word in sys.argv if word.startswith("-DoutputDirectory=")).partition("=")[2])
@@ -171,6 +171,18 @@ def test_when_maven_fails_its_last_lines_are_quoted(tools: Tools) -> None:
 
 
 # --- the cache ---
+
+
+def test_maven_starts_fast_unless_the_user_has_options_for_it(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two options that choose the garbage collector would be an error of the JVM.
+    tools.maven()
+    monkeypatch.delenv("MAVEN_OPTS", raising=False)
+    jars = artifacts.ensure_artifact_set(RELEASE)
+    monkeypatch.setenv("MAVEN_OPTS", "-XX:+UseG1GC")
+    (jars.parent / artifacts.MARKER).unlink()
+    artifacts.ensure_artifact_set(RELEASE)
+    options = [line.partition("MAVEN_OPTS=")[2] for line in tools.calls.read_text().splitlines()]
+    assert options == [" ".join(java.FAST_START), "-XX:+UseG1GC"]
 
 
 def test_a_set_is_fetched_once_and_then_used_without_maven(tools: Tools) -> None:

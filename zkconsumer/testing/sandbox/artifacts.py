@@ -20,7 +20,7 @@ from typing import IO, Protocol
 from zkconsumer.base.progress import progress_task
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import cache
-from zkconsumer.testing.sandbox.java import find_jdk, find_maven
+from zkconsumer.testing.sandbox.java import FAST_START, find_jdk, find_maven
 
 MAVEN_TIMEOUT_S = 480
 MAVEN_LINES_QUOTED = 15
@@ -237,7 +237,10 @@ def _fetch(wanted: MavenJarSet, target: Path) -> None:
 def _run_maven(command: list[str], title: str) -> None:
     """Run Maven; its output shows how many files it has downloaded."""
     with tempfile.TemporaryFile() as output, progress_task(f"downloading {title}", unit="files") as task:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        environment = {"MAVEN_OPTS": " ".join(FAST_START), **os.environ}  # those of the user instead, if they are set
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
         try:
             exit_code = None
             for _ in range(MAVEN_TIMEOUT_S):

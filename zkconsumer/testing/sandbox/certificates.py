@@ -107,11 +107,9 @@ def _signed(folder: Path, name: str, *extra: str) -> None:
 
 def _keytool(*arguments: str | Path) -> None:
     keytool = Path(java.find_jdk().java).with_name("keytool")
-    _run(
-        [keytool, "-J-XX:TieredStopAtLevel=1", *arguments, "-storetype", "PKCS12", "-storepass", PASSWORD]
-        if "-gencert" not in arguments
-        else [keytool, "-J-XX:TieredStopAtLevel=1", *arguments, "-storepass", PASSWORD]
-    )
+    store_type = () if "-gencert" in arguments else ("-storetype", "PKCS12")
+    options = (f"-J{option}" for option in java.FAST_START)
+    _run([keytool, *options, *arguments, *store_type, "-storepass", PASSWORD])
 
 
 def _run(command: list[str | Path]) -> None:

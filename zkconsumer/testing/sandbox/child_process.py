@@ -23,8 +23,6 @@ from zkconsumer.testing.sandbox import artifacts, java
 from zkconsumer.testing.sandbox.class_archive import JavaProgram, start_options, store_names
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 
-# Half the start-up time; nothing here runs long enough to miss the better compiler.
-FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 KILL_TIMEOUT_S = 10
 LOG_LINES_QUOTED = 25
 
@@ -217,7 +215,7 @@ class JavaProcess(ChildProcess):
             self._program.java,
             run.marker,
             f"-Xmx{command.heap_mb}m",
-            *FAST_START,
+            *java.FAST_START,
             *start_options(self._program, self._class_names),
             *_logging_options(folder, command),
             *command.options,
