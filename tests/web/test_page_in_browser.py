@@ -251,7 +251,8 @@ def test_the_keyboard_reaches_everything(servers: PageServers, page: ShownPage) 
     page.page.keyboard.press("Enter")
     page.wait_until("location.pathname === '/group'")
     page.page.go_back()
-    page.wait_for_text("1 group")
+    page.wait_until("location.pathname === '/'")
+    page.wait_for_text(group)
 
 
 @pytest.mark.nightly
