@@ -22,6 +22,7 @@ from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from zkconsumer.wire.schemas.fetch import (
@@ -41,7 +42,6 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
     OffsetForLeaderPartitionResponse,
     OffsetForLeaderTopicResponse,
 )
-from zkconsumer.wire.transactions import IsolationLevel
 
 TOPIC = "test"
 TP0, TP1, TP2, TP3 = (TopicPartition(TOPIC, number) for number in range(4))

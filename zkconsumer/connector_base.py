@@ -43,7 +43,7 @@ from zkconsumer.runtime.health_server import (
 from zkconsumer.runtime.stream_fetcher import ANY_TOPIC, QueueKey
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import IsolationLevel
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.zk import paths
 from zkconsumer.zk.member_registration import format_registration, parse_registration, registration_of
 

@@ -30,10 +30,11 @@ from tests.decoder_comparison import seen_by_both
 from tests.sandbox_fixtures import librdkafka_settings
 from zkconsumer.testing.sandbox import ReaderProcess, ReadResult, RecordToSend, Sandbox, wait_until
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.isolation_level import READ_COMMITTED
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
-from zkconsumer.wire.transactions import READ_COMMITTED, aborted_batches
+from zkconsumer.wire.transactions import aborted_batches
 
 TIME_MS = 1_500_000_000_000
 

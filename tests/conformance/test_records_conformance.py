@@ -39,7 +39,7 @@ from zkconsumer.errors import InvalidMessageException
 from zkconsumer.testing.sandbox import ReaderProcess, RecordToSend, wait_until
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record, iter_entries
-from zkconsumer.wire.transactions import READ_COMMITTED
+from zkconsumer.wire.isolation_level import READ_COMMITTED
 
 RELEASES = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "1.1.1", "3.9.1")
 

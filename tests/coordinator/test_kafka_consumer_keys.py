@@ -34,7 +34,7 @@ from zkconsumer.connector_base import fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.other_client_keys import java_client_keys
-from zkconsumer.wire.transactions import READ_COMMITTED
+from zkconsumer.wire.isolation_level import READ_COMMITTED
 
 KEYS = kafkas_keys()
 SECRETS = [value for value in KEYS.values() if value.startswith("hush")]

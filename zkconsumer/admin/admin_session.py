@@ -27,7 +27,7 @@ from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
 from zkconsumer.kafka.broker_connection import ConnectionFactory
 from zkconsumer.kafka.broker_security import connection_factory_from_config
 from zkconsumer.runtime.broker_access import NO_BOOTSTRAP_SERVER, BrokerAccess
-from zkconsumer.wire.transactions import IsolationLevel
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.zk.kazoo_store import kazoo_store_factory
 from zkconsumer.zk.requests import (
     ChildNames,

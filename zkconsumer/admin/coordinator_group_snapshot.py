@@ -19,9 +19,9 @@ from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, list_coordinat
 from zkconsumer.kafka.error_codes import NONE, BrokerError
 from zkconsumer.kafka.group_offsets import fetch_offsets
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
+from zkconsumer.wire.isolation_level import READ_UNCOMMITTED
 from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
-from zkconsumer.wire.transactions import READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from zkconsumer.admin.broker_client import BrokerClient

@@ -37,14 +37,9 @@ from zkconsumer.wire.fetch_codec import (
     FetchRequestBody,
     partition_encoder,
 )
+from zkconsumer.wire.isolation_level import READ_COMMITTED, READ_UNCOMMITTED, IsolationLevel
 from zkconsumer.wire.schemas.fetch import SESSIONLESS_EPOCH
-from zkconsumer.wire.transactions import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    IsolationLevel,
-    aborted_batches,
-    read_aborted_transactions,
-)
+from zkconsumer.wire.transactions import aborted_batches, read_aborted_transactions
 
 if TYPE_CHECKING:
     from zkconsumer.admin.broker_client import BrokerClient, BrokerRequestError

@@ -21,9 +21,9 @@ from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
 from zkconsumer.kafka.metadata_client import NO_OFFSET, list_offsets_request, parse_list_offsets
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from zkconsumer.wire.schemas import LIST_OFFSETS
 from zkconsumer.wire.schemas.list_offsets import ISOLATION_LEVEL_FROM
-from zkconsumer.wire.transactions import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

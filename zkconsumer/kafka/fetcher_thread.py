@@ -70,16 +70,12 @@ from zkconsumer.wire.fetch_codec import (
     FetchResponseBody,
     partition_encoder,
 )
+from zkconsumer.wire.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from zkconsumer.wire.records import RecordSetScan, scan_record_set
 from zkconsumer.wire.request_frames import RESPONSE_BYTES_MAX
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
-from zkconsumer.wire.transactions import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    aborted_batches,
-    read_aborted_transactions,
-)
+from zkconsumer.wire.transactions import aborted_batches, read_aborted_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

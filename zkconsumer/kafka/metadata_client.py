@@ -23,6 +23,7 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.isolation_level import READ_UNCOMMITTED
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.list_offsets import (
     ISOLATION_LEVEL_FROM,
@@ -38,7 +39,6 @@ from zkconsumer.wire.schemas.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from zkconsumer.wire.transactions import READ_UNCOMMITTED
 
 NO_AUTO_CREATION_FROM = 4
 """The Metadata version from which a request can forbid the broker to create the named topics (0.11)."""

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
 from zkconsumer.wire import compiled
 from zkconsumer.wire.field_types import FieldWriter, text, uuid
+from zkconsumer.wire.isolation_level import READ_UNCOMMITTED
 from zkconsumer.wire.primitives import MessageReader, RecordSet, put_uvarint
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas.fetch import FETCH, FetchResponse
 from zkconsumer.wire.schemas.message_schema import Api, decoder
-from zkconsumer.wire.transactions import READ_UNCOMMITTED, write_aborted_transactions
+from zkconsumer.wire.transactions import write_aborted_transactions
 
 TOPIC_IDS_FROM = 13
 """The version (3.1, KIP-516) from which topics are identified by ids of 16 bytes instead of by names."""

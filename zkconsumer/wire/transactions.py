@@ -9,7 +9,6 @@ control batch that marks the end of the transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from struct import Struct
 
 from zkconsumer.wire.entries import LogEntry, iter_entries
@@ -18,24 +17,6 @@ from zkconsumer.wire.schemas.fetch import AbortedTransaction
 
 ABORT = 0
 """The type of a control record that ends an aborted transaction; 1 ends a committed one."""
-
-
-class IsolationLevel(IntEnum):
-    """Which records of transactions are read (0.11, KIP-98); the numbers are those of requests."""
-
-    READ_UNCOMMITTED = 0
-    """All records up to the high watermark."""
-    READ_COMMITTED = 1
-    """Records up to the last stable offset, without those of aborted transactions."""
-
-    @classmethod
-    def of_setting(cls, value: str) -> IsolationLevel:
-        """That of a value of the setting ``isolation.level``: ``read_uncommitted`` or ``read_committed``."""
-        return cls[value.upper()]
-
-
-READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
-READ_COMMITTED = IsolationLevel.READ_COMMITTED
 
 _ABORTED_TRANSACTION = Struct(">qq")
 

@@ -25,6 +25,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
 )
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.isolation_level import READ_COMMITTED
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -32,7 +33,6 @@ from zkconsumer.wire.schemas.fetch import (
     FetchTopic,
     FetchTopicResponse,
 )
-from zkconsumer.wire.transactions import READ_COMMITTED
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode

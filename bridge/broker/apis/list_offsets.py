@@ -17,6 +17,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
 )
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME
+from zkconsumer.wire.isolation_level import READ_COMMITTED
 from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -28,7 +29,6 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
     OffsetForLeaderPartitionResponse,
     OffsetForLeaderTopicResponse,
 )
-from zkconsumer.wire.transactions import READ_COMMITTED
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode

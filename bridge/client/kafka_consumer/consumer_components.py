@@ -40,7 +40,7 @@ from zkconsumer.kafka.net.exponential_backoff import Uniform
 from zkconsumer.kafka.net.host_resolver import bootstrap_addresses
 from zkconsumer.kafka.net.network_client import new_network_client
 from zkconsumer.kafka.net.network_machine import NetworkSettings
-from zkconsumer.wire.transactions import IsolationLevel
+from zkconsumer.wire.isolation_level import IsolationLevel
 
 log = logging.getLogger("zkconsumer.member")
 

@@ -54,7 +54,7 @@ from zkconsumer.kafka.group.errors import InvalidGroupIdException
 from zkconsumer.kafka.metadata.metadata_request_builder import MetadataRequestBuilder
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import IsolationLevel
+from zkconsumer.wire.isolation_level import IsolationLevel
 
 if TYPE_CHECKING:
     from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from zkconsumer.errors import UnavailableError
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import READ_COMMITTED, READ_UNCOMMITTED
+from zkconsumer.wire.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 
 FETCH_BYTES = 8 * 1024 * 1024
 """The maximum size of a fetch: enough to decode many batches at once."""

@@ -35,7 +35,7 @@ from zkconsumer.base.name_suggestions import did_you_mean
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UnavailableError, UsageError
 from zkconsumer.kafka.broker_security import broker_security_from_config
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import IsolationLevel
+from zkconsumer.wire.isolation_level import IsolationLevel
 
 log = logging.getLogger("zkconsumer.spark")
 

@@ -26,9 +26,9 @@ from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.runtime.broker_access import NO_BOOTSTRAP_SERVER, no_endpoint_message
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
-from zkconsumer.wire.transactions import IsolationLevel
 
 LEADERS_AGE_MAX_MS = 60_000
 """The maximum age of cached leaders."""

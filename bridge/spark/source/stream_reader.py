@@ -13,7 +13,8 @@ of a batch contains everything about it.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -25,34 +26,48 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from bridge.spark.claims.claim_messages import claim_advice
-from bridge.spark.decode.offset_ranges import ReadSettings
-from bridge.spark.decode.range_partition import RangePartition
-from bridge.spark.group_membership import CommitMode
 from bridge.spark.offset_range_limits import nested
 from bridge.spark.options import SourceOptions
 from bridge.spark.source import fault_injection
-from bridge.spark.source.dependencies import SourceDependencies
 from bridge.spark.source.error_rendering import sentence_first
 from bridge.spark.source.pickling import ExecutorReaderMixin
 from bridge.spark.source.stream_offset import INITIAL_OFFSET, BatchOffsets, check_mode, decode, encode
-from bridge.spark.source.stream_planner import StreamPlanner
-from bridge.spark.source.tasks import cut_into_tasks
-from zkconsumer.kafka.broker_security import broker_security_from_config
-from zkconsumer.wire.transactions import IsolationLevel
+
+if TYPE_CHECKING:
+    from bridge.spark.decode.range_partition import RangePartition
+    from bridge.spark.source.dependencies import SourceDependencies
+    from bridge.spark.source.stream_planner import StreamPlanner
 
 
 class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """The stream of one query.  Opens no connection before Spark calls a method that needs one; one thread."""
+    """The stream of one query.  Opens no connection before Spark calls a method that needs one; one thread.
+
+    Spark creates it in two processes: in one that plans the batches, and in one that only pickles it.  So what plans is
+    imported at its first use.
+    """
 
     def __init__(
         self, options: SourceOptions, columns: tuple[str, ...], dependencies: SourceDependencies | None = None
     ) -> None:
         self._options = options
         self._columns = columns
-        self._doors = dependencies or SourceDependencies()
-        self._planner = StreamPlanner(options, self._doors)
-        self._faults: fault_injection.FaultPoint | None = None
+        self._given_dependencies = dependencies
+
+    @cached_property
+    def _dependencies(self) -> SourceDependencies:
+        from bridge.spark.source.dependencies import SourceDependencies
+
+        return self._given_dependencies or SourceDependencies()
+
+    @cached_property
+    def _planner(self) -> StreamPlanner:
+        from bridge.spark.source.stream_planner import StreamPlanner
+
+        return StreamPlanner(self._options, self._dependencies)
+
+    @cached_property
+    def _faults(self) -> fault_injection.FaultPoint:
+        return self._dependencies.fault_point(self._options.config.group_id)
 
     # --- what Spark calls ---------------------------------------------------------------------------------------
 
@@ -85,7 +100,7 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
         """
         began = self._decoded(start)
         if began is not None:
-            self._faults_here().reached(fault_injection.AFTER_COMMIT_LOG, began.batch)
+            self._faults.reached(fault_injection.AFTER_COMMIT_LOG, began.batch)
         batch = self._planner.plan_next_batch(began, is_unlimited=isinstance(limit, ReadAllAvailable))
         return start if batch is None else encode(batch)
 
@@ -97,12 +112,20 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
     @sentence_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The tasks of the batch that ends at ``end``; with ``claim``, only of the claimed ranges."""
+        from bridge.spark.claims.claim_messages import claim_advice
+        from bridge.spark.decode.offset_ranges import ReadSettings
+        from bridge.spark.decode.range_partition import RangePartition
+        from bridge.spark.group_membership import CommitMode
+        from bridge.spark.source.tasks import cut_into_tasks
+        from zkconsumer.kafka.broker_security import broker_security_from_config
+        from zkconsumer.wire.isolation_level import IsolationLevel
+
         batch = self._decoded(end)
         if batch is None or start == end:
             return []
-        self._faults_here().reached(fault_injection.AFTER_WAL, batch.batch)
+        self._faults.reached(fault_injection.AFTER_WAL, batch.batch)
         wanted = self._planner.claim_ranges(batch)
-        self._faults_here().reached(fault_injection.AFTER_CLAIM, batch.batch)
+        self._faults.reached(fault_injection.AFTER_CLAIM, batch.batch)
         options, config = self._options, self._options.config
         tasks = cut_into_tasks(wanted, options.min_partitions, options.max_records_per_partition)
         if not tasks:
@@ -131,8 +154,3 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
         if offsets is not None:
             check_mode(offsets, self._options.commit_mode)
         return offsets
-
-    def _faults_here(self) -> fault_injection.FaultPoint:
-        if self._faults is None:
-            self._faults = self._doors.fault_point(self._options.config.group_id)
-        return self._faults

@@ -28,9 +28,9 @@ from zkconsumer.observe.lag_trend import LagTrend
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.isolation_level import READ_COMMITTED, READ_UNCOMMITTED, IsolationLevel
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas import FETCH
-from zkconsumer.wire.transactions import READ_COMMITTED, READ_UNCOMMITTED, IsolationLevel
 
 T0, T1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 

@@ -22,8 +22,8 @@ from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.isolation_level import READ_COMMITTED
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
-from zkconsumer.wire.transactions import READ_COMMITTED
 
 T0, T1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 

@@ -18,9 +18,10 @@ from zkconsumer.errors import KafkaException
 from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, RowBuffers, excluded_batches, outline_of
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas.fetch import AbortedTransaction
-from zkconsumer.wire.transactions import IsolationLevel, write_aborted_transactions
+from zkconsumer.wire.transactions import write_aborted_transactions
 
 PID_1, PID_2, PID_3 = 1, 2, 3
 DECODERS = ["compiled", "python"]

@@ -16,7 +16,7 @@ from tests.poll_fetcher_fixtures import (
 )
 from zkconsumer.kafka.error_codes import OFFSET_OUT_OF_RANGE
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import IsolationLevel
+from zkconsumer.wire.isolation_level import IsolationLevel
 
 FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 0)
 RECORD_BYTES = len(b"keyvalue-0")

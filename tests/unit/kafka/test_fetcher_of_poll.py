@@ -63,10 +63,10 @@ from zkconsumer.kafka.metadata.node import NO_NODE
 from zkconsumer.kafka.supported_versions import VersionRange
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse
-from zkconsumer.wire.transactions import IsolationLevel
 
 ID_1, ID_2 = bytes([1]) * 16, bytes([2]) * 16
 

@@ -28,8 +28,8 @@ from zkconsumer.kafka.net.network_client import NetworkClient
 from zkconsumer.kafka.net.network_machine import NetworkMachine, NetworkSettings
 from zkconsumer.kafka.net.selector import Selector
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.schemas import FETCH
-from zkconsumer.wire.transactions import IsolationLevel
 
 TOPIC = "clicks"
 TP0, TP1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)

@@ -58,6 +58,7 @@ from zkconsumer.kafka.metadata.leader_and_epoch import LeaderAndEpoch
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.supported_versions import VersionRange
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.schemas import LIST_OFFSETS
 from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -66,7 +67,6 @@ from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from zkconsumer.wire.schemas.offset_for_leader_epoch import NO_EPOCH, OffsetForLeaderEpochRequest
-from zkconsumer.wire.transactions import IsolationLevel
 
 BROKER_NOT_AVAILABLE = error_code(8)
 UNDEFINED_OFFSET = -1

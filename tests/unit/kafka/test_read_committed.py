@@ -11,9 +11,9 @@ from tests.unit.kafka.test_fetcher import SOON_MS, TOPIC, Bench, MakeBench, benc
 from zkconsumer.errors import ConsumerTimeoutException, InvalidMessageException
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS
-from zkconsumer.wire.transactions import READ_COMMITTED, READ_UNCOMMITTED
 
 RELEASES = ("0.11.0.3", "1.1.1", "3.9.1")
 T0 = TopicPartition(TOPIC, 0)

@@ -19,9 +19,9 @@ from zkconsumer.kafka.metadata.node import Node
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.schemas import OFFSET_FOR_LEADER_EPOCH
 from zkconsumer.wire.schemas.fetch import EpochEndOffset
-from zkconsumer.wire.transactions import IsolationLevel
 
 TOPIC, TOPIC1 = "test", "test1"
 TP0, TP1, T1P0 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1), TopicPartition(TOPIC1, 0)

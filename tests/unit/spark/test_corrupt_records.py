@@ -35,7 +35,7 @@ from bridge.spark.decode.range_partition import RangePartition, read_partition
 from bridge.spark.decode.range_reader import read_range
 from tests.spark_decoder_fixtures import decoder  # noqa: F401
 from tests.transactional_records import ABORT, COMMIT, TRANSACTIONAL, Transactions, batch, signed
-from zkconsumer.wire.transactions import READ_COMMITTED
+from zkconsumer.wire.isolation_level import READ_COMMITTED
 
 TP = TopicPartition("clicks", 0)
 FAIL = ReadSettings(fetch_bytes=1 << 20, request_timeout_ms=2_000, give_up_ms=5_000)

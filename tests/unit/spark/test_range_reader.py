@@ -59,7 +59,7 @@ from bridge.spark.decode.range_reader import read_range
 from bridge.spark.offset_range_limits import parse_skip_offsets
 from tests.spark_decoder_fixtures import decoder  # noqa: F401
 from tests.transactional_records import ABORT, COMMIT, Transactions
-from zkconsumer.wire.transactions import READ_COMMITTED
+from zkconsumer.wire.isolation_level import READ_COMMITTED
 
 TP = TopicPartition("clicks", 0)
 QUICK = ReadSettings(fetch_bytes=4096, request_timeout_ms=2_000, give_up_ms=5_000)

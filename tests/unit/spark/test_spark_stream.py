@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +120,29 @@ def test_the_beginning_is_a_constant_and_asking_for_it_opens_nothing() -> None:
     reader = query.reader()
     assert reader.initialOffset() == reader.initialOffset() == INITIAL_OFFSET
     assert query.group.members == {}
+
+
+PICKLED = """
+import sys
+from pyspark import cloudpickle
+from bridge.spark.source.datasource import ZkConsumerDataSource
+
+given = {"zookeeper.connect": "zk:1", "group.id": "g", "subscribe": "t"}
+source = ZkConsumerDataSource(given)
+cloudpickle.dumps(source.streamReader(source.schema()).read)
+print(*sorted(name for name in sys.modules if name.startswith(("bridge.", "zkconsumer.", "pyarrow"))))
+"""
+"""What Spark's process does that plans how a stream is read, once for each query."""
+
+
+def test_the_process_that_pickles_a_reader_imports_nothing_that_plans_or_reads() -> None:
+    """These modules take .25 s of CPU."""
+    done = subprocess.run([sys.executable, "-c", PICKLED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert {"bridge.spark.options", "bridge.spark.source.stream_reader"} <= loaded
+    planning = {"bridge.spark.source.stream_planner", "bridge.spark.source.dependencies"}
+    assert loaded.isdisjoint({*planning, "bridge.spark.decode.range_partition", "zkconsumer.wire.schemas", "pyarrow"})
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ from zkconsumer.kafka.fetch.record_set_reader import (
 )
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.fetch_codec import UNKNOWN_VALUE, FetchedPartition
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.record_tables import DECODE_ERRORS
-from zkconsumer.wire.transactions import IsolationLevel
 
 
 class RecordReading(NamedTuple):

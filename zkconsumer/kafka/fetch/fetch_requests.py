@@ -36,7 +36,7 @@ from zkconsumer.wire.fetch_codec import (
     FetchRequestBody,
     partition_encoder,
 )
-from zkconsumer.wire.transactions import READ_UNCOMMITTED
+from zkconsumer.wire.isolation_level import READ_UNCOMMITTED
 
 
 class FetchRow(NamedTuple):

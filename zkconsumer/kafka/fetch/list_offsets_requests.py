@@ -21,6 +21,7 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.kafka.fetch.fetch_errors import CHANGE_OF_LEADER_LOOKUP_ERRORS
 from zkconsumer.kafka.net.client_request import RequestBuilder
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.schemas import LIST_OFFSETS
 from zkconsumer.wire.schemas.list_offsets import (
     ISOLATION_LEVEL_FROM,
@@ -30,7 +31,6 @@ from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from zkconsumer.wire.transactions import IsolationLevel
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1

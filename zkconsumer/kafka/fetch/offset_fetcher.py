@@ -66,8 +66,8 @@ from zkconsumer.kafka.net.request_future import RequestFuture
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.kafka.topic_errors import topic_exception_of
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.schemas import OFFSET_FOR_LEADER_EPOCH
-from zkconsumer.wire.transactions import IsolationLevel
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock

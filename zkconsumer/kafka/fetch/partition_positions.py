@@ -39,9 +39,9 @@ from zkconsumer.kafka.metadata.leader_and_epoch import LeaderAndEpoch
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.schemas.fetch import EpochEndOffset
 from zkconsumer.wire.schemas.offset_for_leader_epoch import NO_EPOCH
-from zkconsumer.wire.transactions import IsolationLevel
 
 LOG_EVENTS_MAX = 1_000
 """How many log lines are kept until they are taken."""

@@ -30,7 +30,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.metadata.leader_and_epoch import LeaderAndEpoch
-from zkconsumer.wire.transactions import IsolationLevel
+from zkconsumer.wire.isolation_level import IsolationLevel
 
 
 class FetchState(Enum):

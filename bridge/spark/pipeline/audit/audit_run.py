@@ -53,7 +53,7 @@ from zkconsumer.admin.log_ranges import NO_SUCH_PARTITION, LogRange, log_ranges
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UnavailableError
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import IsolationLevel
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.zk import paths
 from zkconsumer.zk.group_procedures import owner_text
 

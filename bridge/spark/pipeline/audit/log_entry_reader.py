@@ -22,9 +22,10 @@ from zkconsumer.kafka.metadata_client import LeaderMetadata
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
+from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
-from zkconsumer.wire.transactions import IsolationLevel, aborted_batches
+from zkconsumer.wire.transactions import aborted_batches
 
 FETCH_BYTES = 4 * 1024 * 1024
 """The bytes of one request, unless one entry is larger."""
