@@ -63,6 +63,17 @@ def test_the_first_run_names_the_classes_and_the_next_start_makes_the_archive_on
     assert call.endswith(f" -cp {program.class_path}")
 
 
+def test_a_process_that_starts_again_makes_no_archive_and_uses_one(
+    program: JavaProgram, tmp_path: Path, calls: Path
+) -> None:
+    names = tmp_path / "names"
+    run(program, names, "one\n")
+    assert start_options(program, names, may_make=False)[0] == f"-XX:DumpLoadedClassList={names}"
+    assert not calls.exists()
+    run(program, names, "")
+    assert start_options(program, names, may_make=False)[0] == f"-XX:SharedArchiveFile={program.archive}"
+
+
 def test_another_jar_is_another_archive(program: JavaProgram, tmp_path: Path) -> None:
     before = program.archive
     (tmp_path / "jars" / "b.jar").write_text("another length")

@@ -71,6 +71,11 @@ class ProcessFiles:
     out: Path
     log: Path
 
+    @classmethod
+    def of(cls, folder: Path) -> ProcessFiles:
+        """Those of the process whose folder this is."""
+        return cls(folder / "out.log", folder / "log.txt")
+
 
 class ChildProcess:
     """A process with a folder, a record in its run, and, if ``has_input``, a pipe that we hold at its standard input.
@@ -91,7 +96,7 @@ class ChildProcess:
         self.name = name
         self._run = run
         folder = _folder(run, name)
-        self.files = ProcessFiles(folder / "out.log", folder / "log.txt")
+        self.files = ProcessFiles.of(folder)
         stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
         with self.files.out.open("ab") as out, self.files.log.open("ab") as log:
             self._log_start = self.files.log.stat().st_size
@@ -211,12 +216,13 @@ class JavaProcess(ChildProcess):
         path, words = _program_words(command, ends_with_parent=ends_with_parent and not reads_commands)
         self._program = JavaProgram(java.find_jdk().java, ":".join(path), command.main)
         self._class_names = folder / "class-names.txt"
+        starts_again = ProcessFiles.of(folder).log.exists()
         arguments = [
             self._program.java,
             run.marker,
             f"-Xmx{command.heap_mb}m",
             *java.FAST_START,
-            *start_options(self._program, self._class_names),
+            *start_options(self._program, self._class_names, may_make=not starts_again),
             *_logging_options(folder, command),
             *command.options,
             "-cp",

@@ -4,6 +4,8 @@
     next start                the archive is made from these names, and the JVM uses it (JEP 310 of Java 10)
     every later start         the JVM uses it
 
+A process that starts again makes no archive: others wait for it, and it would be absent for half a minute longer.
+
 Only if ``$ZKCONSUMER_CLASS_ARCHIVES`` is 1: an archive has 20 to 40 MB, and each release has several programs.  The
 tests set it, since they start hundreds of servers.
 """
@@ -58,12 +60,15 @@ def _files_of(word: str) -> list[Path]:
     return sorted(path.parent.glob("*.jar")) if path.name == "*" else [path]
 
 
-def start_options(program: JavaProgram, names: Path) -> tuple[str, ...]:
-    """Options of a JVM: to use the archive, or to write the names of its classes into the file ``names``."""
+def start_options(program: JavaProgram, names: Path, *, may_make: bool = True) -> tuple[str, ...]:
+    """Options of a JVM: to use the archive, or to write the names of its classes into the file ``names``.
+
+    ``may_make``: make the archive now if there is none and its names are stored, which takes several seconds of CPU.
+    """
     if os.environ.get(ENABLED) != "1":
         return ()
     archive = program.archive
-    if not archive.exists() and not _make(program, archive):
+    if not archive.exists() and not (may_make and _make(program, archive)):
         return (f"-XX:DumpLoadedClassList={names}", *NO_WARNINGS)
     return (f"-XX:SharedArchiveFile={archive}", *NO_WARNINGS)
 
