@@ -71,13 +71,17 @@ class Trace:
         self.call = 0
         self.count = 0
         self.last = ""
+        # Kept here as long as this exists: CPython 3.11 once called a trace function that was freed ("'traceback'
+        # object is not callable").
+        self._on_call = self._trace
+        self._steps: dict[int, Callable[[FrameType, str, object], Any]] = {}
 
     def __enter__(self) -> None:
         self.before = sys.gettrace()
         self.call += 1
         if self.call in self.calls:
             self.count = 0
-            sys.settrace(self._trace)
+            sys.settrace(self._on_call)
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self.before)
@@ -88,6 +92,12 @@ class Trace:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         end = _end(frame.f_code)
+        if end not in self._steps:
+            self._steps[end] = self._step_until(end)
+        return self._steps[end]
+
+    def _step_until(self, end: int) -> Callable[[FrameType, str, object], Any]:
+        """The trace function of a call whose opcodes from ``end`` on do not count."""
 
         def step(frame: FrameType, event: str, _: object) -> Any:
             if event == "opcode" and frame.f_lasti < end:
