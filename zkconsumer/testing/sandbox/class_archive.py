@@ -1,7 +1,7 @@
 """Archives of the classes that Java programs load: a server that starts with one needs a third less CPU.
 
     first run of a program    the JVM writes the names of its classes; they are stored when the run has ended
-    next start                the archive is made from these names, and the JVM uses it (JEP 310 of Java 10)
+    next process              the archive is made from these names, and the JVM uses it (JEP 310 of Java 10)
     every later start         the JVM uses it
 
 A process that starts again makes no archive: others wait for it, and it would be absent for half a minute longer.
