@@ -108,8 +108,7 @@ def _signed(folder: Path, name: str, *extra: str) -> None:
 def _keytool(*arguments: str | Path) -> None:
     keytool = Path(java.find_jdk().java).with_name("keytool")
     store_type = () if "-gencert" in arguments else ("-storetype", "PKCS12")
-    options = (f"-J{option}" for option in java.FAST_START)
-    _run([keytool, *options, *arguments, *store_type, "-storepass", PASSWORD])
+    _run([keytool, *java.TOOL_FAST_START, *arguments, *store_type, "-storepass", PASSWORD])
 
 
 def _run(command: list[str | Path]) -> None:

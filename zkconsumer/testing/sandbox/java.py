@@ -21,6 +21,8 @@ VERSION_TIMEOUT_S = 30
 COMPILE_TIMEOUT_S = 120
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 """Options of a JVM for half the start-up time; nothing here runs long enough to miss the better compiler."""
+TOOL_FAST_START = tuple(f"-J{option}" for option in FAST_START)
+"""The same for the tools of a JDK, which pass them on to their JVM."""
 SOURCES = Path(__file__).parent.parent / "java"
 PROGRAMS_JAR = "programs.jar"
 
@@ -82,7 +84,7 @@ def compiled(programs: tuple[str, ...], jars: Path | None, sources_in: Path = SO
     if target.is_dir():
         return target / PROGRAMS_JAR
     with cache.atomic_folder(target) as building:
-        command = [jdk.javac, *(f"-J{option}" for option in FAST_START), "-nowarn", "-d", str(building)]
+        command = [jdk.javac, *TOOL_FAST_START, "-nowarn", "-d", str(building)]
         command += ["-cp", f"{jars}/*"] if jars is not None else []
         command += [str(source) for source in sources]
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
