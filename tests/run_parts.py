@@ -4,11 +4,10 @@
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
 parts one after the other.  Each part without servers is one pytest with folders of its own: each worker of pytest-xdist
-would collect all tests.  Tests on real servers wait most of the time, so the tests without the C modules run beside
-them, with a lower priority.  Where a stage has one lane, the output is shown as it comes; else that of a part is shown
-when the part is over.  A part that fails does not stop the others; the exit code is that of the first that failed.  In
-CI (``CI=true``) nothing is skipped for want of Java, Maven, a broker or a browser: see
-``tests/requirement_fixtures.py``.
+would collect all tests.  A lane waits about half of its time, so a stage has twice as many lanes as cores, or one more.
+Where a stage has one lane, the output is shown as it comes; else that of a part is shown when the part is over.  A part
+that fails does not stop the others; the exit code is that of the first that failed.  In CI (``CI=true``) nothing is
+skipped for want of Java, Maven, a broker or a browser: see ``tests/requirement_fixtures.py``.
 
 ``all`` fails if it takes more than ``LIMIT_MINUTES``.  It does not if the cache of the servers was empty, or if other
 processes took a part of the processor: then the time shows nothing about the tests.
@@ -43,14 +42,13 @@ that has finished takes tests of others, so that no long file is waited for in t
 class Part:
     """One row of the table; ``budget_minutes`` is what the part should take on two cores, beside the other lanes.
 
-    ``with_extensions`` False: the Python modules take the place of the compiled ones.  ``priority``: as of ``nice``.
+    ``with_extensions`` False: the Python modules take the place of the compiled ones.
     """
 
     name: str
     commands: tuple[tuple[str, ...], ...]
     budget_minutes: float
     with_extensions: bool = True
-    priority: int = 0
 
 
 def tool(name: str) -> str:
@@ -108,19 +106,7 @@ READ_RECORDS = [
     "--ignore-glob=tests/unit/spark/test_spark_query*",
 ]
 """The tests of what a compiled module does where there is one: records are decoded and handed out."""
-WITHOUT = Part(
-    "unit without extensions",
-    (
-        (
-            *PYTEST,
-            *NO_JAVA,
-            *READ_RECORDS,
-        ),
-    ),
-    9,
-    with_extensions=False,
-    priority=5,
-)
+WITHOUT = Part("unit without extensions", ((*PYTEST, *NO_JAVA, *READ_RECORDS),), 9, with_extensions=False)
 MIXED_WITHOUT = Part(
     "mixed, without extensions",
     ((*PYTEST, "-m", "real and not nightly", "tests/real/test_mixed_groups.py", "-k", "3.9.1-0.10.2.2"),),
@@ -170,13 +156,18 @@ NIGHTLY_OTHERS = Part(
 
 SUITES = {
     "all": (
-        ((HOSTILE,), (UNIT_OTHERS, MIGRATION_A_M), (LINT, TYPES, UNIT_OF_KAFKA, MIGRATION_N_Z)),
+        (
+            (HOSTILE, LINT),
+            (UNIT_OTHERS, MIGRATION_A_M),
+            (UNIT_OF_KAFKA, MIGRATION_N_Z),
+            (TYPES, WITHOUT, SITE, INSTALLED),
+        ),
         (
             (PIPELINES,),
             (SPARK,),
             (MIGRATION, INTEROP, WHOLE),
-            (REAL, CONFORMANCE, WEB, INSTALLED, SITE),
-            (MIXED_WITHOUT, WITHOUT, DELTA),
+            (REAL, CONFORMANCE),
+            (DELTA, WEB, MIXED_WITHOUT),
         ),
     ),
     "delta": (((DELTA,),),),
@@ -219,8 +210,6 @@ def run(part: Part, extra: list[str], is_alone: bool) -> Result:
     code, output, cpu_seconds = 0, "", 0.0
     for command in part.commands:
         words = [*command, *(extra if "pytest" in command else [])]
-        if part.priority:
-            words = ["nice", "-n", str(part.priority), *words]
         environment = dict(os.environ) if part.with_extensions else {**os.environ, "ZKCONSUMER_NO_EXTENSIONS": "1"}
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as file:
             to = None if is_alone else file
