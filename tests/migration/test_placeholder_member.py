@@ -30,7 +30,7 @@ from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment, decode_subscription
-from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LEAVE_GROUP, SYNC_GROUP
+from zkconsumer.wire.schemas import DESCRIBE_GROUPS, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from zkconsumer.wire.schemas.describe_groups import DescribeGroupsRequest
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
 from zkconsumer.wire.schemas.sync_group import SyncGroupRequest
@@ -360,6 +360,23 @@ def test_a_group_for_one_member_admits_the_returning_placeholder(make_env: MakeP
         env.seat(session).join()
     with env.process() as session:
         env.seat(session).join()
+
+
+def test_a_client_that_takes_the_place_of_a_returning_placeholder_is_named(make_env: MakePlaceholderFixture) -> None:
+    """In a group for one member: between the removal of the earlier placeholder member and the next JoinGroup."""
+    env = make_env(properties={"group.max.size": "1"})
+    with env.process() as session:
+        env.seat(session).join()
+    stock: list[RawClient] = []
+
+    def take_place(_: str) -> None:
+        if network.writes == [JOIN_GROUP.name, LEAVE_GROUP.name]:
+            stock.append(join_as_stock(env)[0])
+
+    network = Network(on_write=take_place)
+    with env.process(network) as session, pytest.raises(VerificationError, match=r"has other members: .*stock"):
+        env.seat(session).join()
+    stock[0].connection.close()
 
 
 def test_the_topics_in_a_placeholders_subscription_are_bounded() -> None:

@@ -72,7 +72,7 @@ class PlaceholderJoiner:
         self._has_static_members = True
         self._joined_placeholder: JoinedPlaceholder | None = None
         self._previous_static_member: CoordinatorGroupMember | None = None
-        """The static member of an earlier run that the next JoinGroup replaces."""
+        """The static member of an earlier run that the next JoinGroup replaces; None once it was removed."""
 
     def join(self) -> JoinedPlaceholder:
         """Join, or replace the placeholder member of an earlier run; then no other member is in the group."""
@@ -122,6 +122,7 @@ class PlaceholderJoiner:
 
     def _send_join(self, member_id: str, *, is_static: bool) -> str:
         timeout_ms, sent_at_ms = self._session_timeouts_ms[0], self.clock.now_ms()
+        previous = self._previous_static_member
         joining = asked.PlaceholderJoinRequest(
             self.group.group, self.group.name, self.metadata, timeout_ms, member_id, is_static
         )
@@ -133,13 +134,10 @@ class PlaceholderJoiner:
                 return self._send_join(answer.member_id, is_static=False)
             case ErrorAction.FIND_COORDINATOR:
                 self.group.coordinator.forget_coordinator()
-            case _ if (
-                answer.error_code == GROUP_MAX_SIZE_REACHED
-                and self._previous_static_member is not None
-                and not member_id
-            ):
+            case _ if answer.error_code == GROUP_MAX_SIZE_REACHED and previous is not None and not member_id:
                 # A group of group.max.size members rejects a new member without a member id, static or not.
-                trouble = self._remove(self._previous_static_member.member_id)
+                self._previous_static_member = None  # rejected again: another client has its place
+                trouble = self._remove(previous.member_id)
                 return trouble or self._send_join("", is_static=is_static)
             case ErrorAction.RAISE if self._fall_back(answer.error_code, is_static=is_static):
                 return self._send_join(member_id, is_static=is_static and self._has_static_members)
@@ -155,7 +153,7 @@ class PlaceholderJoiner:
         elif code == UNSUPPORTED_VERSION and is_static:
             # Brokers from 2.3 on whose inter.broker.protocol.version is older have no static members.
             self._has_static_members = False
-        elif code == INCONSISTENT_GROUP_PROTOCOL:
+        elif code in (INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED):
             return False  # the group has another member; the next try reads the group and names it
         else:
             self.group.raise_error(error_code(code), "JoinGroup")
