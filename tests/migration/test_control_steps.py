@@ -56,7 +56,13 @@ from tests.migration.step_write_faults import (
     at_every_cut,
     carry_out,
 )
-from zkconsumer.errors import InternalError, PreconditionFailed, ZkConsumerError, ZkReadNotAuthorized
+from zkconsumer.errors import (
+    InternalError,
+    PreconditionFailed,
+    ZkConsumerError,
+    ZkReadNotAuthorized,
+    ZkTimeoutException,
+)
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete, Exists, MultiOk, NoAuth, SetData
@@ -378,6 +384,39 @@ def test_an_abort_stops_the_run_before_its_next_step_and_not_the_run_after_that(
         with pytest.raises(PartiallyDoneError, match="by 'zkconsumer migrate abort'"):
             carry_out(first, [AdvancePhase(first, Phase.FENCING)])
     with group.process() as again:
+        carry_out(again, [AcquireLock(again, WHO), AdvancePhase(again, Phase.FENCING)])
+    assert control_of(group).phase == "fencing"
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_run_whose_connection_breaks_at_its_start_is_not_stopped_by_the_request_to_the_run_before(
+    is_done: bool,
+) -> None:
+    group = begun()
+    abort = paths.control_child(GROUP, ctl.ABORT_CHILD)
+    with group.process() as first, group.process() as other:
+        carry_out(first, [AcquireLock(first, WHO)])
+        request_abort(other.session, GROUP, "bob")
+    group.zookeeper.lose_connection_on_next(
+        lambda request: isinstance(request, SetData | Delete) and request.path == abort, is_done=is_done
+    )
+    with group.process() as again:
+        carry_out(again, [AcquireLock(again, WHO), AdvancePhase(again, Phase.FENCING)])
+    assert control_of(group).phase == "fencing"
+
+
+def test_a_run_that_ends_before_it_has_deleted_the_request_to_the_run_before_deletes_it_when_it_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = begun()
+    with group.process() as first, group.process() as other:
+        carry_out(first, [AcquireLock(first, WHO)])
+        request_abort(other.session, GROUP, "bob")
+    with group.process() as again:
+        with monkeypatch.context() as without_answer:
+            without_answer.setattr(again, "read_lock", lambda: (_ for _ in ()).throw(ZkTimeoutException("no answer")))
+            with pytest.raises(ZkTimeoutException):
+                AcquireLock(again, WHO).do()
         carry_out(again, [AcquireLock(again, WHO), AdvancePhase(again, Phase.FENCING)])
     assert control_of(group).phase == "fencing"
 

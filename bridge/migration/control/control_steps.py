@@ -254,7 +254,7 @@ class AcquireLock:
             self.control_znode.lock_acquired(run.session_id)
             if self.expected_phase is not None:  # no other run changes the phase from now on
                 self.control_znode.require_phase(self.expected_phase)
-            return StepDone()
+            return StepPending() if self.control_znode.has_earlier_abort_request else StepDone()
         now_ms = self.control_znode.session.clock.now_ms()
         since_ms = self._other_lock_seen_at_ms.setdefault(run.session_id, now_ms)
         if now_ms - since_ms < LOCK_WAIT_MS:
@@ -288,19 +288,24 @@ class AcquireLock:
             run = self.control_znode.read_lock()
             # Not the session of this moment: it may be a later one, and what it reads was created in the one before.
             if run is not None and run.session_id == session_id:
-                is_first = not self.control_znode.had_lock
                 self.control_znode.lock_acquired(run.session_id)
-                if is_first:  # otherwise the request is for this run, or for none
-                    self.control_znode.write([self._clear_abort_request()])
+                if self.control_znode.has_earlier_abort_request:  # otherwise it is for this run, or there is none
+                    self._clear_abort_request()
                 return
             if run is not None:
                 raise PreconditionFailed(f"{run.owner} has just started a run of this group; wait for its end")
         raise connection_lost_error(self._path)
 
-    def _clear_abort_request(self) -> Delete | SetData:
+    def _clear_abort_request(self) -> None:
         """Delete the request to stop; where a run with a login created the node, empty it instead."""
         path = paths.control_child(self.control_znode.group, ABORT_CHILD)
-        return SetData(path, b"") if self.control_znode.acl_policy.is_protected else Delete(path)
+        clear = SetData(path, b"") if self.control_znode.acl_policy.is_protected else Delete(path)
+        for _ in range(TRIES_MAX):
+            [answer] = self.control_znode.write([clear])
+            if not isinstance(answer, ConnectionLost):
+                self.control_znode.has_earlier_abort_request = False
+                return
+        raise connection_lost_error(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,8 @@ class ControlZnode:
         """The access lists of a fence for the nodes of the group."""
         self.had_lock = False
         """Whether this run has ever had the lock: then a request to stop may be for it."""
+        self.has_earlier_abort_request = True
+        """Whether a request to stop may still be for an earlier run: this run has not deleted it yet."""
         self.last_seen: VersionedControl | None = None
         """The control znode as this run last read or wrote it, of any migration; None: not read yet, or it did not
         exist."""
@@ -338,6 +340,8 @@ class ControlZnode:
         if not self.had_lock:
             return False
         self.check_lock()
+        if self.has_earlier_abort_request:
+            return False
         [stat] = self.session.request([Exists(paths.control_child(self.group, ABORT_CHILD))])
         if isinstance(stat, StoreError):
             raise unexpected_result_error("ZooKeeper did not answer whether a stop was requested", stat)
