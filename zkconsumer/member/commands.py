@@ -157,10 +157,14 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """One offset to write; ``stored`` has the version of the offset znode that this owner last read or wrote."""
+    """One offset to write; ``stored`` has the version of the offset znode that this owner last read or wrote.
+
+    ``is_reset``: the reset policy has moved the position since then, so a larger offset that is found is replaced.
+    """
 
     offset: int
     stored: StoredOffset
+    is_reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +173,14 @@ class PartitionToRelease:
 
     With ``next_owner`` the node is created again, for another thread of this member.  ``verify_owner``: first check
     whether the node belongs to this session.  The answer to an earlier write of the node was lost, so it may be that of
-    another member by now.
+    another member by now.  ``is_reset``: as in ``OffsetToCommit``.
     """
 
     offset: int | None
     stored: StoredOffset
     next_owner: str | None = None
     verify_owner: bool = False
+    is_reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class OffsetCommitter:
                 refused[tp] = NOT_OWNER
                 continue
             if to_znode is not None:
-                offsets[tp] = do.OffsetToCommit(to_znode, held.stored)
+                offsets[tp] = do.OffsetToCommit(to_znode, held.stored, held.was_reset_since_write)
             if to_kafka is not None:
                 for_kafka[tp] = to_kafka
         if not offsets and not for_kafka:

@@ -198,7 +198,13 @@ class PartitionReleaser:
             held = self._partitions[tp]
             offset = held.offset_for_zookeeper(held.position) if writes else None
             next_owner = own_threads.get(tp) if held.position >= 0 else None
-            parts[tp] = do.PartitionToRelease(offset, held.stored, next_owner, verify_owner=held.is_ownership_unknown)
+            parts[tp] = do.PartitionToRelease(
+                offset,
+                held.stored,
+                next_owner,
+                verify_owner=held.is_ownership_unknown,
+                is_reset=offset is not None and held.was_reset_since_write,
+            )
             held.handle(ReleaseSent())
         ticket = self._new_ticket()
         self._tickets[ticket] = parts

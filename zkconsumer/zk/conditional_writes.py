@@ -8,7 +8,7 @@ separately:
 
     owner node missing, or of another session      this member does not own the partition any more
     offset unchanged                               the write is part of the next multi
-    offset changed, and not smaller than ours      the stored offset stays: it never decreases
+    offset changed, and not smaller than ours      the stored offset stays: it decreases only after a reset
     offset changed, and smaller                    ours is written again, and reported: only a process that does not own
                                                    the partition can have written it (a Scala consumer after a pause)
 
@@ -132,6 +132,9 @@ class _PartitionWrite:
     """Read the owner node before the first multi.  True for a release after a write of the owner node whose answer was
     lost: the node may not exist, or belong to another member.  The multi would delete that one, as its version is 1,
     too; only its session shows the difference."""
+    is_reset: bool = False
+    """The reset policy has moved the position since the member knew of ``stored_at_decision``: ours replaces a larger
+    offset, too.  It may be one of ours from before the reset, whose answer was lost."""
     rewound_from: int | None = None
     """The smaller offset that another client stored and that this write replaces; -1: text that is no offset."""
 
@@ -358,10 +361,11 @@ class ConditionalWrites:
         A changed znode with an offset between the two is an earlier commit of ours whose answer was lost, or one of a
         Scala consumer that read on; both are written over without a report, because the offset only grows.  An
         unchanged znode may contain a larger offset: the reset policy moved the position back, and that is committed
-        (``test_a_commit_after_a_reset_may_go_back``).
+        (``test_a_commit_after_a_reset_may_go_back``), also if the znode has changed
+        (``test_a_commit_after_a_reset_goes_back_also_behind_a_commit_whose_answer_was_lost``).
         """
         has_changed = found != write.stored_at_decision
-        if has_changed and found.offset >= offset:
+        if has_changed and (found.offset == offset or (found.offset > offset and not write.is_reset)):
             write.offset = None
         elif has_changed and found.offset < write.stored_at_decision.offset:
             write.rewound_from = found.offset
@@ -389,7 +393,7 @@ def commit_partitions(
     ``control_version``: of the control znode in the view by which the member decided; None: without that znode.
     ``acl``: the ACL of created nodes; ``denials`` collects the operations that ACLs of existing nodes deny.
     """
-    writes = {tp: _PartitionWrite(of.offset, of.stored, of.stored) for tp, of in offsets.items()}
+    writes = {tp: _PartitionWrite(of.offset, of.stored, of.stored, is_reset=of.is_reset) for tp, of in offsets.items()}
     return ConditionalWrites(group, session_id, writes, control_version=control_version, acl=acl, denials=denials).run()
 
 
@@ -411,6 +415,7 @@ def release_partitions(
             is_release=True,
             next_owner=of.next_owner,
             verify_owner=of.verify_owner,
+            is_reset=of.is_reset,
         )
         for tp, of in parts.items()
     }

@@ -158,7 +158,9 @@ class Procedures:
     def commit(self, command: do.CommitToZooKeeper) -> Procedure:
         def operation(connection: Connection) -> dict[TopicPartition, ZooKeeperWriteResult]:
             return {
-                tp: self._write(tp, connection, of.offset, of.stored, releases=False, next_owner=None)
+                tp: self._write(
+                    tp, connection, of.offset, of.stored, releases=False, next_owner=None, is_reset=of.is_reset
+                )
                 for tp, of in command.offsets.items()
             }
 
@@ -172,7 +174,9 @@ class Procedures:
     def release(self, command: do.ReleaseOwnership) -> Procedure:
         def operation(connection: Connection) -> dict[TopicPartition, ZooKeeperWriteResult]:
             return {
-                tp: self._write(tp, connection, of.offset, of.stored, releases=True, next_owner=of.next_owner)
+                tp: self._write(
+                    tp, connection, of.offset, of.stored, releases=True, next_owner=of.next_owner, is_reset=of.is_reset
+                )
                 for tp, of in command.partitions.items()
             }
 
@@ -193,6 +197,7 @@ class Procedures:
         *,
         releases: bool,
         next_owner: str | None,
+        is_reset: bool,
     ) -> ZooKeeperWriteResult:
         """What the procedures of ``zk.writes`` come to in the end, for one partition."""
         node = self.server.owners.get(tp)
@@ -202,7 +207,8 @@ class Procedures:
             return ZooKeeperWriteResult(WriteOutcome.FAILED, known, "bad luck")
         found = self.server.offsets.get(tp, StoredOffset())
         stored, rewound_from = known, None
-        if offset is not None and found != known and found.offset >= offset:
+        is_kept = found.offset == offset or (offset is not None and found.offset > offset and not is_reset)
+        if found != known and is_kept:
             stored = found
         elif offset is not None:
             rewound_from = found.offset if found != known and found.offset < known.offset else None

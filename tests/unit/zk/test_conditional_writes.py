@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 
 import pytest
 
 from tests.zk_procedure_fixtures import GROUP, ProcedureSession, nodes_of, stat_of
-from zkconsumer.member.commands import OffsetToCommit, PartitionToRelease
-from zkconsumer.member.events import StoredOffset, WriteOutcome, ZooKeeperWriteResult
+from zkconsumer.member.commands import CommitToZooKeeper, OffsetToCommit, PartitionToRelease
+from zkconsumer.member.events import CommitToZooKeeperCompleted, StoredOffset, WriteOutcome, ZooKeeperWriteResult
+from zkconsumer.member.offset_committer import OffsetCommitter
+from zkconsumer.member.partition_state_machine import OwnershipAcquired, PartitionStateMachine, PositionKnown
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import conditional_writes, paths
@@ -331,6 +334,38 @@ def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_the_next_one_is
     assert results[FOUR[0]].outcome is WriteOutcome.DONE
     assert results[FOUR[0]].rewound_from is None
     assert stored(server, FOUR[0]) == [b"70"]
+
+
+@pytest.mark.parametrize("is_release", [False, True])
+def test_a_commit_after_a_reset_goes_back_also_behind_a_commit_whose_answer_was_lost(
+    is_release: bool, server: FakeZooKeeper, party: ProcedureSession
+) -> None:
+    """An unclean election of the partition's leader truncated the log, and the connection to ZooKeeper broke, too."""
+    tp = FOUR[0]
+    party.claim(tp)
+    known = commit(party, {tp: 50})[tp].stored
+    held = PartitionStateMachine("thread")
+    for event in (OwnershipAcquired(1), PositionKnown(known)):
+        held.handle(event)
+    committer = OffsetCommitter({tp: held}, count(1).__next__)
+
+    def commit_of_member(position: int) -> None:
+        [command] = committer.send({tp: position}, party.session_id, None)
+        assert isinstance(command, CommitToZooKeeper)
+        written = conditional_writes.commit_partitions(GROUP, party.session_id, command.offsets, control_version=None)
+        committer.on_zookeeper_result(CommitToZooKeeperCompleted(command.ticket, party.run(written)))
+
+    server.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=True)
+    commit_of_member(1000)
+    assert stored(server, tp) == [b"1000"]
+    assert held.stored == known, "the answer was lost"
+    held.reset_count += 1
+    if is_release:
+        release(party, {tp: PartitionToRelease(40, held.stored, is_reset=held.was_reset_since_write)})
+    else:
+        commit_of_member(40)
+        assert held.stored.offset == 40
+    assert stored(server, tp) == [b"40"]
 
 
 # --- errors of one partition ------------------------------------------------------------------------------------
