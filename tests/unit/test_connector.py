@@ -50,7 +50,18 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.schemas import FETCH, METADATA
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import OPEN_ACL, CheckOp, ChildNames, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
+from zkconsumer.zk.requests import (
+    OPEN_ACL,
+    CheckOp,
+    ChildNames,
+    Create,
+    CreateOp,
+    DeleteOp,
+    Multi,
+    NoAuth,
+    Request,
+    SetData,
+)
 from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
@@ -333,6 +344,26 @@ def test_an_empty_map_registers_and_gets_nothing(world: FakeEnvironment, connect
     assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) is not None
     assert connector.assignment == {}
     connector.commit_offsets()
+
+
+def test_a_registration_that_another_client_overwrote_is_written_again_once(
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create_topic(TOPIC, 1)
+    connector = connect(group_id=GROUP, consumer_id="a")
+    streams_of(connector)
+    wait_until(lambda: infos(connector), "the partition is fetched")
+    path = paths.registration(GROUP, "group1_a")
+    before = world.zookeeper.data(path)
+    other = FakeZkStore(world.zookeeper)
+    other.start(1_000)
+    submit_and_wait(other, [SetData(path, b"no JSON")], 1_000)
+    submit_and_wait(other, [Create(paths.registration(GROUP, "group1_b"), b"no JSON", ephemeral=True)], 1_000)
+    wait_until(lambda: world.zookeeper.data(path) not in (b"no JSON", None), "it is written again")
+    wait_until(lambda: infos(connector), "the partition is fetched again")
+    assert before is not None
+    assert world.zookeeper.data(path) != before, "it has a new timestamp"
+    assert sum("registration-deleted" in line for line in caplog.messages) == 1
 
 
 def test_a_made_up_consumer_id_is_as_the_original_makes_it(world: FakeEnvironment, connect: MakeConnector) -> None:

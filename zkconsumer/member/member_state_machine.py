@@ -756,15 +756,19 @@ class MemberStateMachine:
 
         Without our registration the other members have assigned our partitions to themselves, so everything is released
         before we register again
-        (``a_member_whose_registration_is_deleted_releases_its_partitions_and_registers_again.txt``).  An assignment
+        (``a_member_whose_registration_is_deleted_releases_its_partitions_and_registers_again.txt``).  One that another
+        client overwrote with data that nobody can parse is deleted first
+        (``a_member_whose_registration_is_overwritten_deletes_it_and_registers_again.txt``).  An assignment
         with an error has no partitions, and what we own is released, as a Scala member does before it fails.  A new
         view ends the exemption of partitions that could not be released, and the commit for the change: releases
         contain the commit.
         """
         if self.settings.member_id not in view.members:
-            self._log("WARNING", "registration-deleted", "another client deleted it; registering again")
+            is_damaged = self.settings.member_id in view.ignored_registrations
+            how = "overwrote" if is_damaged else "deleted"
+            self._log("WARNING", "registration-deleted", f"another client {how} it; registering again")
             self._stop_attempt()
-            for machine in (self.registration, self.membership):
+            for machine in (self.membership,) if is_damaged else (self.registration, self.membership):
                 machine.handle(mem.RegistrationDeleted())
             return
         if self.diagnosis.on_view():
