@@ -229,10 +229,12 @@ class _OffsetWriter:
     def _check_written(self, writes: Sequence[OffsetWrite]) -> bool | str:
         """Whether a multi whose answer was lost was executed, or why it never will be.
 
-        A multi is executed as a whole or not at all, so one written node is enough evidence.
+        A multi is executed as a whole or not at all, so one written node is enough evidence.  A deleted one is none:
+        another program may have deleted it.
         """
         pairs = list(zip(writes, self._nodes(writes), strict=True))
-        if any(_is_as_written(write, node) for write, node in pairs):
+        as_written = [node for write, node in pairs if _is_as_written(write, node)]
+        if len(as_written) == len(pairs) or any(node is not None for node in as_written):
             return True
         changed = [write.tp for write, node in pairs if not _is_as_before(write, node)]
         return _changed_text(changed[0]) if changed else False

@@ -174,6 +174,27 @@ def test_somebody_else_who_writes_while_the_answer_is_lost_is_not_written_over(
     assert offsets(admin) == {T0: 99}
 
 
+@pytest.mark.parametrize("offset", [43, None])
+def test_somebody_else_who_deletes_a_znode_while_the_answer_is_lost_is_not_taken_for_our_write(
+    world: FakeEnvironment, admin: AdminSession, offset: int | None
+) -> None:
+    for partition in (0, 1):
+        world.zookeeper.ensure(f"/consumers/g1/offsets/clicks/{partition}", b"42")
+    writes = OffsetWrite(T0, None, version(admin, T0)), OffsetWrite(T1, offset, version(admin, T1))
+
+    def other_deletes(request: Request) -> bool:
+        if is_multi(request):
+            world.zookeeper.remove("/consumers/g1/offsets/clicks/0")
+        return is_multi(request)
+
+    world.zookeeper.lose_connection_on_next(other_deletes, is_done=False)
+    report = written(admin, *writes)
+    assert report == StoreWriteReport(
+        stopped_by="the offset of clicks/0 was changed by another program after it was read"
+    )
+    assert offsets(admin) == {T1: 42}
+
+
 def test_every_write_checks_the_control_znode_of_a_group_that_has_one(
     world: FakeEnvironment, admin: AdminSession
 ) -> None:
