@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.fake_client_requests import NumberedRequests, decoded_response
 from tests.metadata_responses import LATEST, update_now
 from zkconsumer.base.timer import FOREVER_MS
-from zkconsumer.errors import AuthenticationException, UnsupportedVersionException
+from zkconsumer.errors import AuthenticationException, UnsupportedVersionException, UsageError
 from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
 from zkconsumer.kafka.metadata.node import Node
 from zkconsumer.kafka.net.client_request import (
@@ -131,7 +131,7 @@ class MockKafkaClient(NumberedRequests):
             return
         try:
             frame = encode_request(builder.api, version, request.correlation_id, "test", builder.build(version))
-        except UnsupportedVersionException as error:
+        except UsageError as error:
             self.completed.append(ClientResponse(request, now_ms, version_mismatch=error))
             return
         sent = SentRequest(request, version, decode_request(frame[SIZE_BYTES:]).body)

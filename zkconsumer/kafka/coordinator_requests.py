@@ -23,6 +23,7 @@ from zkconsumer.errors import (
     DisconnectException,
     TimeoutException,
     UnsupportedVersionException,
+    UsageError,
 )
 from zkconsumer.kafka.group.commands import ConnectCoordinator, DisconnectCoordinator, Send
 from zkconsumer.kafka.group.events import Disconnected, Failure, RequestFailed, Responded
@@ -115,6 +116,8 @@ class CoordinatorRequests:
                 if versions is not None and JOIN_GROUP.key not in versions.ranges:
                     error = UnsupportedVersionException(NO_MEMBERS_MESSAGE.format(node.host, node.port))
                 event = RequestFailed(command.request, Failure.UNSUPPORTED, error)
+            case UsageError():
+                event = RequestFailed(command.request, Failure.INVALID, error)
             case TimeoutException():
                 event = RequestFailed(command.request, Failure.TIMED_OUT)
             case _:

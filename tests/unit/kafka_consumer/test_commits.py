@@ -18,7 +18,13 @@ from tests.kafka_consumer_fixtures import (
     offsets,
     offsets_of_commit,
 )
-from zkconsumer.errors import AuthenticationException, TimeoutException, TopicAuthorizationException, WakeupException
+from zkconsumer.errors import (
+    AuthenticationException,
+    TimeoutException,
+    TopicAuthorizationException,
+    UsageError,
+    WakeupException,
+)
 from zkconsumer.kafka.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     NOT_COORDINATOR,
@@ -409,3 +415,19 @@ def test_a_commit_is_answered_while_the_group_needs_the_program() -> None:
     scripted.consumer.commit_sync(at(5))
     assert scripted.cluster.committed == {TP0: 5}
     assert len(scripted.sent(JOIN_GROUP)) == 1
+
+
+# --- values that cannot be sent -----------------------------------------------------------------------------------
+
+
+def test_metadata_that_cannot_be_sent_is_named_at_once_and_the_coordinator_stays_known() -> None:
+    scripted = ScriptedConsumer()
+    scripted.join(TP0)
+    searches = scripted.sent_names().count("FindCoordinator")
+    began_ms = scripted.clock.now_ms()
+    with pytest.raises(UsageError, match="committed_metadata has 40000 bytes, at most 32767"):
+        scripted.consumer.commit_sync({TP0: OffsetAndMetadata(1, "x" * 40_000)})
+    assert scripted.clock.now_ms() == began_ms
+    scripted.consumer.commit_sync(at(1))
+    assert scripted.cluster.committed == {TP0: 1}
+    assert scripted.sent_names().count("FindCoordinator") == searches

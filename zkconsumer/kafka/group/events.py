@@ -88,6 +88,8 @@ class Failure(Enum):
     TIMED_OUT = "timed out"
     NO_BROKER = "no broker"
     UNSUPPORTED = "unsupported"
+    INVALID = "invalid"
+    """It has a value that cannot be sent; ``error`` names it.  Nothing is wrong with the broker."""
 
 
 @dataclass(frozen=True, slots=True)
