@@ -186,8 +186,13 @@ class PolledCoordinator:
         self._events.clear()
         self._commands.clear()
         for call in self._calls.values():
-            call.fail(failure)
+            self._fail_call(call, failure)
         self._calls.clear()
+
+    def _fail_call(self, call: CommitOffsetsCall | CommittedOffsetsCall, failure: InternalError) -> None:
+        call.fail(failure)
+        if isinstance(call, CommitOffsetsCall) and call.callback is not None:
+            self._completed_commits.append(call)
 
     def _execute(self, command: cmd.Command) -> None:
         match command:
@@ -238,7 +243,10 @@ class PolledCoordinator:
         """Below zero: the numbers of the machine's own commits are above."""
         with self._lock:
             self._call_count += 1
-            self._calls[-self._call_count] = call
+            if isinstance(self._fatal, InternalError):
+                self._fail_call(call, self._fatal)  # the machine handles nothing any more
+            else:
+                self._calls[-self._call_count] = call
             return -self._call_count
 
     # --- requests -----------------------------------------------------------------------------------------------------

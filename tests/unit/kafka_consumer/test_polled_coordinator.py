@@ -97,6 +97,24 @@ def test_the_end_of_the_heartbeat_thread_by_an_exception_is_raised_by_every_poll
     scripted.consumer.close()
 
 
+def test_no_call_waits_after_the_end_of_the_heartbeat_thread_by_an_exception() -> None:
+    scripted = ScriptedConsumer()
+    scripted.join(TP0)
+    ends: list[object] = []
+    scripted.cluster.hold(OFFSET_COMMIT)
+    scripted.consumer.commit_async(callback=lambda _, error: ends.append(error))
+    coordinator(scripted)._on_thread_error("heartbeat", RuntimeError("a defect"))
+    began_ms = scripted.clock.now_ms()
+    with pytest.raises(InternalError, match="a defect") as raised:
+        scripted.consumer.commit_sync()
+    with pytest.raises(InternalError, match="a defect"):
+        scripted.consumer.committed([TP0])
+    scripted.consumer.commit_async(callback=lambda _, error: ends.append(error))
+    scripted.consumer.close()
+    assert scripted.clock.now_ms() == began_ms
+    assert ends == [raised.value, raised.value]
+
+
 # --- the subscription -----------------------------------------------------------------------------------------------
 
 
