@@ -27,7 +27,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, SupportsIndex, TypeVar
 
 from bridge.client.kafka_consumer.committed_offset_load import CommittedOffsetLoad
 from bridge.client.kafka_consumer.consumer_access import ConsumerAccess
@@ -68,6 +68,9 @@ V = TypeVar("V")
 
 CLOSE_TIMEOUT_MS = 30_000
 """How long ``close`` waits for the group without another value."""
+
+OFFSET_MAX = 2**63 - 1
+"""The largest offset that a request can contain."""
 
 ROUND_MS = 10
 """How long ``poll`` may return buffered records before the group and the positions have their next turn."""
@@ -371,8 +374,11 @@ class KafkaConsumer(Generic[K, V]):
         """Read an assigned partition from this offset.  ``UsageError``: it is not assigned, or the offset negative."""
         with self._access:
             wanted = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+            _check_types(partition, wanted)
             if wanted.offset < 0:
                 raise UsageError("seek offset must not be a negative number")
+            if wanted.offset > OFFSET_MAX:
+                raise UsageError(f"{wanted.offset} is not an offset: the largest one is {OFFSET_MAX}")
             log.info("seeking: Seeking to offset %d for partition %s", wanted.offset, partition)
             self._note_epoch(partition, wanted)
             epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else None
@@ -473,6 +479,8 @@ class KafkaConsumer(Generic[K, V]):
         with self._access:
             _partitions_of(timestamps)
             for tp, timestamp in timestamps.items():
+                if not isinstance(timestamp, SupportsIndex):
+                    raise UsageError(f"the time of {tp} is {timestamp!r}: pass a number of milliseconds since 1970")
                 if timestamp < 0:
                     raise UsageError(
                         f"The target time for partition {tp} is {timestamp}. The target time cannot be negative."
@@ -610,6 +618,8 @@ def _partitions_of(partitions: Collection[TopicPartition]) -> list[TopicPartitio
     for tp in found:
         if not isinstance(tp, TopicPartition):
             raise UsageError(f"{tp!r} is not a TopicPartition")
+        if not isinstance(tp.topic, str) or not isinstance(tp.partition, SupportsIndex):
+            raise UsageError(f"{tp!r} is not a partition: pass TopicPartition(topic, number)")
     return found
 
 
@@ -619,4 +629,12 @@ def _offsets_of(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[Top
     for tp, offset in offsets.items():
         if not isinstance(offset, OffsetAndMetadata):
             raise UsageError(f"the offset of {tp} is {offset!r}: pass an OffsetAndMetadata")
+        _check_types(tp, offset)
     return dict(offsets)
+
+
+def _check_types(tp: TopicPartition, offset: OffsetAndMetadata) -> None:
+    """``UsageError``: a value has another type than it must have; the group's machine could not handle it."""
+    numbers = offset.offset, offset.leader_epoch
+    if not all(isinstance(one, SupportsIndex) for one in numbers) or not isinstance(offset.metadata, str | None):
+        raise UsageError(f"{tp}: {offset!r} is not an offset: pass numbers, and the metadata as text")

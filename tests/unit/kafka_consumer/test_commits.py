@@ -38,6 +38,7 @@ from zkconsumer.kafka.group.errors import (
     RetriableCommitFailedException,
 )
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
+from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT
 
 
@@ -431,3 +432,27 @@ def test_metadata_that_cannot_be_sent_is_named_at_once_and_the_coordinator_stays
     scripted.consumer.commit_sync(at(1))
     assert scripted.cluster.committed == {TP0: 1}
     assert scripted.sent_names().count("FindCoordinator") == searches
+
+
+@pytest.mark.parametrize(
+    ("partition", "offset"),
+    [
+        (TP0, OffsetAndMetadata("5")),  # type: ignore[arg-type]
+        (TP0, OffsetAndMetadata(5.0)),  # type: ignore[arg-type]
+        (TP0, OffsetAndMetadata(5, b"note")),  # type: ignore[arg-type]
+        (TP0, OffsetAndMetadata(5, leader_epoch="1")),  # type: ignore[arg-type]
+        (TopicPartition("test", "0"), OffsetAndMetadata(5)),  # type: ignore[arg-type]
+        (TopicPartition(b"test", 0), OffsetAndMetadata(5)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_commit_with_a_value_of_another_type_is_an_error_of_the_call_and_the_member_goes_on(
+    partition: TopicPartition, offset: OffsetAndMetadata
+) -> None:
+    scripted = ScriptedConsumer()
+    scripted.join(TP0)
+    for commit in (scripted.consumer.commit_sync, scripted.consumer.commit_async):
+        with pytest.raises(UsageError, match="pass "):
+            commit({partition: offset})
+    scripted.poll()
+    scripted.consumer.commit_sync(at(1))
+    assert scripted.cluster.commits == [{TP0: 1}]

@@ -160,8 +160,8 @@ def test_the_position_after_a_seek_is_its_offset() -> None:
     assert scripted.position(TP0) == 30
 
 
-@pytest.mark.parametrize(("partition", "offset"), [(TP0, -1), (OTHER, 5)])
-def test_a_seek_of_a_wrong_offset_or_partition_is_an_error(partition: TopicPartition, offset: int) -> None:
+@pytest.mark.parametrize(("partition", "offset"), [(TP0, -1), (OTHER, 5), (TP0, 2**63), (TP0, "5"), (TP0, 5.0)])
+def test_a_seek_of_a_wrong_offset_or_partition_is_an_error(partition: TopicPartition, offset: Any) -> None:
     consumer = ScriptedConsumer(group=None).consumer
     consumer.assign([TP0])
     with pytest.raises(UsageError):
@@ -410,6 +410,8 @@ def test_offsets_for_times_returns_the_record_that_the_broker_names() -> None:
     assert scripted.consumer.offsets_for_times({TP0: 5000}) == {TP0: None}
     with pytest.raises(UsageError, match="cannot be negative"):
         scripted.consumer.offsets_for_times({TP0: -1})
+    with pytest.raises(UsageError, match="'1200': pass a number"):
+        scripted.consumer.offsets_for_times({TP0: "1200"})  # type: ignore[dict-item]
 
 
 LOOKUPS: list[Callable[[ScriptedConsumer], Any]] = [
