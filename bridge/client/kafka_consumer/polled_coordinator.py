@@ -328,7 +328,7 @@ class PolledCoordinator:
             return
         self._pattern_version = version
         matches = self._subscriptions.matches_subscribed_pattern
-        topics = frozenset(filter(matches, self._metadata.fetch().topics))
+        topics = self._metadata.pattern_topics()
         if self._subscriptions.subscribe_from_pattern(topics) or not self._has_pattern_topics:
             self._has_pattern_topics = True
             self._feed(ev.Subscribed(topics, matches))

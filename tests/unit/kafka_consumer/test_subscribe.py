@@ -27,7 +27,7 @@ from zkconsumer.kafka.group.errors import InvalidGroupIdException, RebalanceCall
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FETCH, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT
 
-OTHER = "other"
+OTHER, OFFSETS_TOPIC = "other", "__consumer_offsets"
 
 
 # --- the calls ----------------------------------------------------------------------------------------------------
@@ -158,6 +158,20 @@ def test_a_pattern_joins_with_topics_of_new_metadata_only() -> None:
     scripted.consumer.subscribe(re.compile(".*"))
     scripted.poll_until(lambda: scripted.generation == 2)
     assert scripted.joined_topics() == [{TOPIC}, {TOPIC, OTHER}]
+
+
+@pytest.mark.parametrize("excludes", [True, False])
+def test_a_look_up_of_an_internal_topic_does_not_subscribe_a_pattern_to_it(excludes: bool) -> None:
+    scripted = ScriptedConsumer(topics={TOPIC: 1, OFFSETS_TOPIC: 1}, exclude_internal_topics=excludes)
+    wanted = {TOPIC} if excludes else {TOPIC, OFFSETS_TOPIC}
+    scripted.cluster.assignment = (TP0,)
+    scripted.consumer.subscribe(re.compile(".*"))
+    scripted.poll_until(lambda: scripted.in_flight(FETCH))
+    assert scripted.consumer.end_offsets([TopicPartition(OFFSETS_TOPIC, 0)])
+    for _ in range(5):
+        scripted.poll()
+    assert scripted.consumer.subscription() == wanted
+    assert scripted.joined_topics() == [wanted]
 
 
 def test_a_pattern_follows_new_topics() -> None:

@@ -56,6 +56,14 @@ class ConsumerMetadata(Metadata):
     def retain_topic(self, topic: str, is_internal: bool, now_ms: int) -> bool:
         if topic in self._transient_topics or self._subscription.needs_metadata(topic):
             return True
+        return self._may_match(topic, is_internal)
+
+    def pattern_topics(self) -> frozenset[str]:
+        """The known topics that the pattern matches; a transient one may be internal."""
+        cluster = self.fetch()
+        return frozenset(topic for topic in cluster.topics if self._may_match(topic, topic in cluster.internal_topics))
+
+    def _may_match(self, topic: str, is_internal: bool) -> bool:
         if is_internal and not self._include_internal_topics:
             return False
         return self._subscription.matches_subscribed_pattern(topic)
