@@ -305,6 +305,29 @@ def test_a_follower_leaves_that_to_the_leader(member: Member) -> None:
     assert not member.has_open(JOIN_GROUP)
 
 
+def test_a_member_that_leads_no_more_needs_only_its_own_topics_until_it_leads_again(member: Member) -> None:
+    both = frozenset({"t", "u"})
+    members = [group_member("me", "t"), group_member("you", "u")]
+    member.subscribe()
+    member.hear(ev.MetadataUpdated({"t": 1}, frozenset("t")))
+    member.find()
+    assert do.NeedMetadata(both) in member.joined(1, leader="me", members=members)
+    member.hear(ev.MetadataUpdated({"t": 1, "u": 1}, both))
+    member.synced(T[:1])
+    member.returned()
+    member.beat(27)
+    next_join(member)
+    member.joined(2, leader="you")
+    assert do.NeedMetadata(frozenset("t")) in member.synced(T[:1])
+    member.returned()
+    member.beat(27)
+    next_join(member)
+    assert do.NeedMetadata(both) in member.joined(3, leader="me", members=members)
+    assert not member.has_open(SYNC_GROUP), "what it knew of the other topic may be old"
+    member.hear(ev.MetadataUpdated({"t": 1, "u": 2}, both))
+    assert shares(member) == {"me": (T[0],), "you": (U[0], U[1])}
+
+
 @pytest.mark.parametrize("counts", [{"t": 1, "x": 7}, {"t": 1}])
 def test_a_leader_does_not_care_for_topics_that_nobody_reads(member: Member, counts: dict[str, int]) -> None:
     leader(member).metadata(**counts)

@@ -56,6 +56,12 @@ class SubscriptionState:
         """We do not lead, for the moment."""
         self._group_topics = frozenset()
 
+    def follow(self) -> None:
+        """Another member leads: only our topics are needed.  If we lead again, the others are requested again."""
+        self.reset_group_subscription()
+        self._ask()
+        self._answered &= self._asked
+
     def metadata_updated(self, event: MetadataUpdated) -> None:
         """Store the metadata of the requested topics."""
         if event.asked is None:

@@ -113,6 +113,7 @@ class Leadership:
     def follow(self) -> None:
         """Another member leads, and watches the topics."""
         self._assignment_snapshot = None
+        self._subscriptions.follow()
 
     def resign(self) -> None:
         """The group rebalances, and has no leader for the moment."""
