@@ -737,6 +737,18 @@ def test_without_a_reset_policy_a_truncated_log_raises(
     assert made.subscriptions.awaiting_validation(TP0)
 
 
+def test_without_a_reset_policy_a_truncated_log_raises_again_until_a_seek() -> None:
+    made = validating(offset=5, strategy=NONE)
+    for _ in range(3):
+        ended(made, 1, 1)
+        with pytest.raises(LogTruncationException, match="truncated"):
+            made.fetcher.validate_offsets_if_needed()
+        made.clock.move(RETRY_MS)
+    made.subscriptions.seek(TP0, 1)
+    made.fetcher.validate_offsets_if_needed()
+    assert not made.kafka.requests
+
+
 def test_a_validation_that_arrives_after_a_seek_is_ignored() -> None:
     made = validating()
     validate(made)

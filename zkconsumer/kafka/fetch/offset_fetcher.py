@@ -19,6 +19,7 @@ Differences from Java:
 
 - One topic that this user may not read does not delay the others: their positions are set, then the error is raised.
 - If one leader fails, what the others have answered is kept, and only the rest is asked for again.
+- A truncation without a reset policy is reported again after retry.backoff.ms; in Java after request.timeout.ms.
 - Only a search for the end of a partition updates its end offset (for ``current_lag``).  In Java, a search for its
   begin or for a time does, too, and the lag is wrong until the next fetch.
 """
@@ -245,6 +246,9 @@ class OffsetFetcher:
         )
         truncations = [found for found in completed if found is not None]
         if truncations:
+            # Asked again soon, so that the error is raised again until the program seeks.
+            again = [lookups[found.partition] for found in truncations]
+            self._subscriptions.request_failed(again, self._clock.now_ms() + self._config.retry_backoff_ms)
             self._set_validation_error(_truncated(truncations))
         if result.unauthorized_topics:
             self._set_validation_error(_unauthorized(result.unauthorized_topics))
