@@ -39,7 +39,8 @@ def options_with_secret_file(
     file = folder / FILE_NAME
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="utf-8", newline="\n") as out:
-        out.write(f"{before}\n{''.join(lines)}")
+        # The empty line: a file may end with a backslash, which would join the first secret to its last value.
+        out.write(f"{before}\n\n{''.join(lines)}")
     return public | {CONSUMER_CONFIG: str(file)}
 
 

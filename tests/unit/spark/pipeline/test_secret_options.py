@@ -43,6 +43,15 @@ def test_the_users_own_file_of_settings_comes_first(tmp_path: Path) -> None:
     assert found == {"auto.offset.reset": "smallest", "sasl.password": "new"}
 
 
+def test_a_users_own_file_that_ends_with_a_backslash_gets_no_secret_into_its_last_value(tmp_path: Path) -> None:
+    own = tmp_path / "own.properties"
+    own.write_text("group.id=clicks\nzookeeper.connect=zk1:2181\\")
+    given = {"consumer.config": str(own), "kafka.sasl.password": PASSWORD}
+    options = options_with_secret_file(given, tmp_path, {"KAFKA_PASSWORD": "hidden"}, read)
+    found = parse_properties(decode_properties(Path(options["consumer.config"]).read_bytes()))
+    assert found == {"group.id": "clicks", "zookeeper.connect": "zk1:2181", "sasl.password": "hidden"}
+
+
 def test_a_missing_secret_is_an_error_and_no_file_is_left(tmp_path: Path) -> None:
     with pytest.raises(SecretUnavailableError, match=r"kafka.sasl.password=env:KAFKA_PASSWORD: .* must export it"):
         options_with_secret_file({"kafka.sasl.password": PASSWORD}, tmp_path, {}, read)
