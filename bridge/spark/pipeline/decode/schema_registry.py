@@ -238,6 +238,8 @@ class SchemaRegistryClient:
                     f"{self._name()}: its certificate is not trusted: {error.verify_message}; set the file of its "
                     "authority, or correct the certificate"
                 ) from error
+            except UnicodeError as error:  # a label of the host name that IDNA does not allow
+                raise SchemaRegistryRefused(f"{self._name()}: its host name is invalid; correct the URL") from error
             except RegistryBodyTooLong as error:
                 raise SchemaRegistryRefused(f"{self._name()}: {error}; correct the URL") from error
             except TimeoutError:

@@ -281,6 +281,15 @@ def test_a_port_without_a_server_is_unavailable() -> None:
     assert len(pauses) == 2
 
 
+@pytest.mark.parametrize("host", ["registry..example", f"{'a' * 64}.example"])
+def test_a_host_name_that_no_server_can_have_is_an_error_of_the_configuration(host: str) -> None:
+    pauses: list[int] = []
+    client = SchemaRegistryClient(SchemaRegistrySettings(f"http://{host}:8081"), pause=pauses.append)
+    with pytest.raises(SchemaRegistryRefused, match=f"{host}:8081: its host name is invalid; correct the URL"):
+        client.lookup(1)
+    assert not pauses
+
+
 def tls_client(registry: Registry, ca_file: str | None) -> SchemaRegistryClient:
     settings = SchemaRegistrySettings(f"https://127.0.0.1:{registry.port}", ca_file=ca_file, retries_max=0)
     return SchemaRegistryClient(settings)
