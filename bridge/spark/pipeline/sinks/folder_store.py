@@ -165,10 +165,11 @@ class LocalFolderStore:
             return int(pq.read_metadata(file).num_rows)
         except FileNotFoundError:
             raise
-        except OSError as error:
-            raise _unavailable(error, file) from error
-        except ValueError as error:
-            raise DamagedFileError(f"{file}: {error}; the operator must restore it") from error
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise _unavailable(error, file) from error
+            # pyarrow raises an OSError without a number for a footer that it cannot decode.
+            raise DamagedFileError(f"{file}: {str(error).strip()}; the operator must restore it") from error
 
     def sync(self, paths: list[str]) -> None:
         try:

@@ -173,6 +173,20 @@ def test_files_that_are_missing_shorter_or_damaged(place: AuditPlace) -> None:
     assert sum(each[3] for each in found.findings) == 10 + 10 + 6
 
 
+def test_a_file_whose_footer_is_damaged_is_missing_and_hides_no_other_file(place: AuditPlace) -> None:
+    place.world.cluster.append(TOPIC, 0, [b"v"] * 20)
+    files = [place.pipeline.commit(batch, {TP: (batch * 10, batch * 10 + 10)}) for batch in range(2)]
+    place.pipeline.set_offset(20)
+    data = bytearray(files[0].read_bytes())
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    data[start:-8] = bytes(byte ^ 0xFF for byte in data[start:-8])
+    files[0].write_bytes(data)
+    files[1].unlink()
+    found = place.audit()
+    assert (found.code, [each[0] for each in found.findings]) == (3, ["rows-missing"] * 2)
+    assert "the file is no complete parquet file" in found.document["findings"][0]["text"]
+
+
 @pytest.mark.parametrize("kind", ["path", "table"])
 def test_a_delta_table_is_audited_without_spark(place: AuditPlace, kind: str) -> None:
     place.world.cluster.append(TOPIC, 0, [b"v"] * 30)
