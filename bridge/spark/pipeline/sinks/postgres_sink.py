@@ -50,6 +50,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.spark.pipeline.lineage import (
     BatchAttempt,
     BatchLineage,
+    LineageConflictError,
     abandoned,
     check_reservation,
     from_json,
@@ -249,7 +250,10 @@ class PostgresSink:
         with self._transaction() as connection:
             # Commits and other reservations wait, so nothing changes between the check and the row.
             connection.execute(self._statement("LOCK TABLE {batches} IN SHARE ROW EXCLUSIVE MODE"))
-            if (stored := self._stored(connection, *wanted.key)) is not None:
+            if (found := self._row(connection, *wanted.key)) is not None:
+                _, table, stored = found
+                if table != self._target.table:
+                    raise LineageConflictError(self._of_another_table(stored, table))
                 require_same_ranges(stored, wanted)
                 return
             committed, reserved = (list(self._read_all(connection, each)) for each in ("committed", "reserved"))
@@ -393,11 +397,24 @@ class PostgresSink:
     def _stored(
         self, connection: Connection[Any], query: str, batch: int, state: str | None = None
     ) -> BatchLineage | None:
-        statement = "SELECT state, lineage::text FROM {batches} WHERE query = %s AND batch = %s"
+        found = self._row(connection, query, batch)
+        return None if found is None or state not in (None, found[0]) else found[2]
+
+    def _row(self, connection: Connection[Any], query: str, batch: int) -> tuple[str, str, BatchLineage] | None:
+        """The state of a key, the table of its rows, and its lineage."""
+        statement = "SELECT state, target, lineage::text FROM {batches} WHERE query = %s AND batch = %s"
         row = connection.execute(self._statement(statement), [query, batch]).fetchone()
-        if row is None or state not in (None, row[0]):
+        if row is None:
             return None
-        return from_json(row[1], f"{self._target.batch_table}, batch {batch} of query {query}")
+        return row[0], row[1], from_json(row[2], f"{self._target.batch_table}, batch {batch} of query {query}")
+
+    def _of_another_table(self, stored: BatchLineage, table: str) -> str:
+        """The error for the key of a command that is taken: the ids of commands are made from the pipeline's name."""
+        return (
+            f"the table of batches {self._target.batch_table} has {stored.name} already, with rows of the table "
+            f"{table}: another pipeline has the same name, {stored.pipeline}, or this one had that table before. "
+            "Nothing was written. The operator must give this pipeline another name ([pipeline] name)"
+        )
 
     def _all(self, state: str) -> Iterator[BatchLineage]:
         """Page by page, each in a transaction of its own: neither memory nor a transaction grows with the table."""
