@@ -65,7 +65,11 @@ class FolderReservations:
             check_reservation(wanted, self._lineages(), list(self.all()), positions)
             is_ours = create_file(self._store, path, to_json(wanted).encode())
             if not is_ours:
-                stored = read_lineage_file(self._store, path)
+                try:
+                    stored = read_lineage_file(self._store, path)
+                except FileNotFoundError:  # it was released, committed or withdrawn after our file was refused
+                    self.reserve(wanted, positions)
+                    return
         if stored is not None:
             require_same_ranges(stored, wanted)
         # Also of one that exists: the process that created it may have ended before this check.

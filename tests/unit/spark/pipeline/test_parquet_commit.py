@@ -272,6 +272,27 @@ def test_of_two_reservations_at_once_that_overlap_one_is_withdrawn(tmp_path: Pat
     assert list(second.reservations()) == [other]
 
 
+def test_a_reservation_that_another_run_of_the_command_has_committed_before_it_was_read_is_done(tmp_path: Path) -> None:
+    second = open_sink(tmp_path)
+    staged = second.write(rows(), BatchAttempt("f1", 0, "t2", NOW_MS))
+    wanted = replace(lineage(staged), kind="backfill")
+
+    class Late(LocalFolderStore):
+        """The second run reserves before the file of this one, and commits before this one reads."""
+
+        def publish(self, source: str, target: str) -> None:
+            second.reserve(wanted, {})
+            try:
+                super().publish(source, target)
+            except FileExistsError:
+                second.commit(staged, wanted)
+                raise
+
+    open_sink(tmp_path, Late(str(tmp_path))).reserve(wanted, {})
+    assert list(second.reservations()) == []
+    assert values(tmp_path) == [0, 1, 2]
+
+
 def test_files_that_the_driver_does_not_see_are_an_error(tmp_path: Path) -> None:
     def elsewhere(frame: Any, uri: str, target: ParquetTarget, attempt: BatchAttempt) -> int:
         return write_files(frame, uri, target, attempt) + 1
