@@ -19,6 +19,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from bridge.spark.membership import pipe_messages as msg
 from bridge.spark.membership.process_settings import MembershipProcessSettings
@@ -53,6 +54,9 @@ class ParentPipe:
             self._parent_fd = -1
         if self._parent_fd >= 0:
             self._poll.register(self._parent_fd, select.POLLIN)
+        self._wake_in, self._wake_out = os.pipe()
+        os.set_blocking(self._wake_out, False)
+        self._poll.register(self._wake_in, select.POLLIN)
         self._rest = b""
         self.is_over = False
 
@@ -60,7 +64,7 @@ class ParentPipe:
         """The received lines, at least one; None: the query has ended."""
         while True:
             ready = {fd for fd, _ in self._poll.poll(PARENT_CHECK_MS)}
-            if os.getppid() != self._parent or self._parent_fd in ready:
+            if os.getppid() != self._parent or self._parent_fd in ready or self._wake_in in ready:
                 return None
             if self._in not in ready:
                 continue
@@ -70,6 +74,11 @@ class ParentPipe:
             *lines, self._rest = (self._rest + data).split(b"\n") if b"\n" in data else [self._rest + data]
             if lines:
                 return lines
+
+    def wake(self) -> None:
+        """``lines`` returns None from now on.  For a signal handler: it takes no lock."""
+        with suppress(BlockingIOError):
+            os.write(self._wake_out, b"\0")
 
     def write(self, data: bytes) -> None:
         """Send an answer; ignored when the query has ended."""
@@ -94,10 +103,11 @@ class MembershipProcess:
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._membership: QueryMembership | None = None
         self._is_member = False
+        self._end_reason = "the query has ended"
 
     def run(self) -> int:
         """Run until the query ends; returns the exit code."""
-        signal.signal(signal.SIGTERM, lambda *_: self._query_gone("SIGTERM was received"))
+        signal.signal(signal.SIGTERM, self._on_sigterm)
         spawn("membership-pipe", self._read, lambda name, error: self._query_gone(f"{name}: {error!r}"))
         try:
             while (line := self._inbox.get()) is not None:
@@ -112,7 +122,13 @@ class MembershipProcess:
         while (lines := self._pipe.lines()) is not None:
             for line in lines:
                 self._inbox.put(line)
-        self._query_gone("the query has ended")
+        self._query_gone(self._end_reason)
+
+    def _on_sigterm(self, *_: object) -> None:
+        """Runs between two steps of the main thread, which may hold the lock of an event that the end sets: so the
+        reader thread ends the query."""
+        self._end_reason = "SIGTERM was received"
+        self._pipe.wake()
 
     def _query_gone(self, why: str) -> None:
         if not self._pipe.is_over:
