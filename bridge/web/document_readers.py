@@ -62,7 +62,8 @@ class MoveReader:
     def __call__(self, session: AnySession, group: str) -> Document | None:
         """None if there is no such group, and no migration of it."""
         session = require_admin_session(session, "a migration has its state in ZooKeeper")
-        paths.check_group(group)
+        if not paths.is_group(group):
+            return None
         number, copied = self._copied.get(group, (0, None))
         found = read_migration_status(session, group, copied if number % self._compare_every else None)
         self._copied[group] = (number + 1, found.copied)
@@ -79,6 +80,8 @@ class MoveReader:
 def read_doctor_document(session: AnySession, group: str) -> Document | None:
     """``groups doctor -o json``; takes ``DOCTOR_INTERVAL_MS`` and the time of the requests."""
     session = require_admin_session(session, "groups doctor examines groups in ZooKeeper")
+    if not paths.is_group(group):
+        return None
     facts = collect_facts(
         session,
         group,
@@ -91,7 +94,7 @@ def read_doctor_document(session: AnySession, group: str) -> Document | None:
 
 def read_verify(session: AnySession, group: str) -> Document | None:
     """``migrate verify -o json``; None where there is nothing to compare: no migration, or not in this phase."""
-    if isinstance(session, BrokerAdminSession):
+    if isinstance(session, BrokerAdminSession) or not paths.is_group(group):
         return None
     if session.get(paths.control(group)) is None:
         return None

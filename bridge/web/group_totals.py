@@ -52,7 +52,7 @@ def read_group_phases(session: AnySession, document: Document) -> dict[str, str]
     """
     if not isinstance(session, AdminSession):
         return {}
-    groups = {paths.control(one["group"]): one["group"] for one in document["groups"]}
+    groups = {paths.control(group): group for one in document["groups"] if paths.is_group(group := one["group"])}
     return {groups[path]: _phase(node.data) for path, node in session.get_many(groups).items()}
 
 

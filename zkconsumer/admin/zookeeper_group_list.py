@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.admin.admin_session import chunks
 from zkconsumer.admin.zookeeper_group import owner_kind
-from zkconsumer.errors import InvalidNameError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def is_console_group(group: str) -> bool:
 def group_names(session: AdminSession) -> list[str]:
     """The children of ``/consumers`` that can be groups, sorted.  Raises ``UnavailableError``."""
     listed = session.children(paths.CONSUMERS)
-    return sorted(name for name in (listed.names if listed else []) if _is_group(name))
+    return sorted(name for name in (listed.names if listed else []) if paths.is_group(name))
 
 
 def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupListing]:
@@ -145,11 +144,3 @@ def _kind(owners: Sequence[ZnodeData]) -> str:
     if not kinds:
         return "-"
     return next(iter(kinds)) if len(kinds) == 1 else "mixed"
-
-
-def _is_group(name: str) -> bool:
-    try:
-        paths.check_group(name)
-    except InvalidNameError:
-        return False
-    return True

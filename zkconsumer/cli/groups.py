@@ -53,6 +53,7 @@ from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.lazy_commands import LazyGroup
 from zkconsumer.cli.options import ClusterOptions, group_argument, report_options
 from zkconsumer.errors import UnavailableError
+from zkconsumer.zk import paths
 from zkconsumer.zk.znode_formats import ControlRecord
 
 Output = Literal["table", "json"]
@@ -429,7 +430,9 @@ def read_describe_report(
 
     Raises ``UnavailableError`` when ZooKeeper does not answer, or if it is not known whether the group exists.
     """
-    look = read_group_snapshot(session, group, topics or None) if isinstance(session, AdminSession) else None
+    look: ZooKeeperGroupSnapshot | None = None
+    if isinstance(session, AdminSession) and paths.is_group(group):
+        look = read_group_snapshot(session, group, topics or None)
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
     coordinator_group, trouble = (
         read_coordinator_group_snapshot(session.brokers, group, session.isolation_level)

@@ -41,6 +41,7 @@ from zkconsumer.cli.redrawn_lines import RedrawnLines
 from zkconsumer.cli.terminal import is_terminal
 from zkconsumer.errors import UnavailableError, UsageError
 from zkconsumer.observe.lag_time import LagTimeTotal
+from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -158,7 +159,7 @@ def first_lag_snapshot(
     and the snapshot, which is None if neither has it.  Raises ``UnavailableError``.
     """
     observer = LagTimeObserver.of_session(session)
-    if isinstance(session, AdminSession):
+    if isinstance(session, AdminSession) and paths.is_group(group):
         old = _zookeeper_group_reader(session, observer, group, topics)
         first = old()
         if first is not None:

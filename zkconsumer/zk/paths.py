@@ -67,6 +67,15 @@ def check_group(group: str) -> str:
     return _check_charset("group id", group, NAME_CHARS_MAX)
 
 
+def is_group(name: str) -> bool:
+    """Whether ``check_group`` accepts it.  Brokers coordinate groups of other names, too, such as ``app:v1``."""
+    try:
+        check_group(name)
+    except InvalidNameError:
+        return False
+    return True
+
+
 def check_topic(name: str) -> str:
     """Return the topic, or raise ``InvalidNameError``: like a group id, 1 to 249 characters."""
     if not name or name in _DOTS:

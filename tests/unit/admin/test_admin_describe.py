@@ -111,6 +111,22 @@ def test_groups_in_a_state_as_kafkas_tool_lists_them(
     assert ("No coordinator group is in the state Dead." in result.stderr) == (given == "Dead")
 
 
+@pytest.mark.parametrize("group", ["app:v1", "my app/1"])
+def test_a_coordinator_group_may_have_a_name_that_zookeeper_cannot_have(
+    world: FakeEnvironment, tool: RunTool, group: str
+) -> None:
+    world.create_topic("clicks", 1)
+    offset(world, "clicks/0", 1, "done")
+    world.cluster.set_coordinator_members(group, True)
+    assert set(group.split()) <= set(tool("groups", "list").stdout.split())
+    assert described(tool, group)["coordinator_group"]["state"] == "Stable"
+    every = json.loads(tool("groups", "describe", "--all-groups", "-o", "json").stdout)
+    assert [each["group"] for each in every["groups"]] == sorted(["done", group])
+    assert tool("lag", group).exit_code == 0
+    absent = tool("groups", "describe", "app:v2")
+    assert (absent.exit_code, "'app:v2' does not exist" in absent.stderr) == (1, True)
+
+
 def test_a_state_that_does_not_exist_is_refused_with_the_text_of_kafkas_tool(tool: RunTool) -> None:
     result = tool("groups", "list", "--state", "Stabel")
     assert result.exit_code == 2

@@ -53,6 +53,13 @@ def test_in_a_pipe_it_prints_one_table_of_all_groups_and_ends(world: FakeEnviron
     assert found[0][2:4] == ["empty", "0"]
 
 
+def test_a_coordinator_group_may_have_a_name_that_zookeeper_cannot_have(world: FakeEnvironment) -> None:
+    world.cluster.set_coordinator_members("app:v1", True)
+    done = run(world)
+    assert done.exit_code == 0, done.output
+    assert {row[0] for row in table(done.stdout)[1:]} == {"app:v1", "g1", "g2", "other"}
+
+
 def test_once_says_which_groups_it_could_not_read(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     read = groups_top_run.read_group_report
 

@@ -173,6 +173,17 @@ def test_a_group_that_does_not_exist(groups: FakeEnvironment) -> None:
 # --- the token --------------------------------------------------------------------------------------------------
 
 
+def test_a_coordinator_group_may_have_a_name_that_zookeeper_cannot_have(groups: FakeEnvironment) -> None:
+    groups.cluster.set_coordinator_members("app:v1", True)
+    with page_of(groups) as page:
+        listed = page.get("/?format=json").document["groups"]
+        assert [one["group"] for one in listed] == ["app:v1", "reading", "stopped"]
+        found = {path: page.get(f"/group{path}?name=app:v1&format=json").status for path in ("", "/lag")}
+        assert found == {"": 200, "/lag": 200}
+        for path in ("/move", "/evidence", "/verify"):  # they are about ZooKeeper
+            assert page.get(f"/group{path}?name=app:v1&format=json").status == 404
+
+
 def test_without_the_token_nothing_is_answered(groups: FakeEnvironment) -> None:
     with page_of(groups, REMOTE_PAGE) as page:
         for address in ("/", "/group?name=reading", "/about", "/events/list", "/events/group?name=reading",
