@@ -363,4 +363,4 @@ def _busy(why: str) -> Response:
 
 
 def _is_fresh(state: ReadState, from_ms: int) -> bool:
-    return bool(state.error) or (state.is_known and (state.is_absent or (state.read_at_ms or 0) >= from_ms))
+    return state.tried_at_ms is not None and state.tried_at_ms >= from_ms

@@ -20,9 +20,9 @@ READ_SHARE_MAX = 20
 class ReadState:
     """``document``: the last good one, None before the first.  ``read_at_ms``: when it was read, since 1970.
 
-    ``error``: why the newest read failed, "" if it did not.  ``failed_since_ms``: when the failures began.
-    ``is_absent``: the newest read found that there is no such group.  ``revision``: grows with each read that changed
-    anything but the times.
+    ``tried_at_ms``: when the newest read ended, in any way.  ``error``: why the newest read failed, "" if it did not.
+    ``failed_since_ms``: when the failures began.  ``is_absent``: the newest read found that there is no such group.
+    ``revision``: grows with each read that changed anything but the times.
     """
 
     document: Document | None = None
@@ -31,21 +31,24 @@ class ReadState:
     failed_since_ms: int | None = None
     is_absent: bool = False
     revision: int = 0
+    tried_at_ms: int | None = None
 
     def with_document(self, document: Document, now_ms: int) -> ReadState:
         """After a successful read."""
         is_same = self.document == document and not self.error and not self.is_absent
-        return ReadState(document, now_ms, revision=self.revision + (not is_same))
+        return ReadState(document, now_ms, revision=self.revision + (not is_same), tried_at_ms=now_ms)
 
     def with_error(self, error: str, now_ms: int) -> ReadState:
         """After a failed read: the document remains."""
         since_ms = now_ms if self.failed_since_ms is None else self.failed_since_ms
         is_same = error == self.error
-        return replace(self, error=error, failed_since_ms=since_ms, revision=self.revision + (not is_same))
+        revision = self.revision + (not is_same)
+        return replace(self, error=error, failed_since_ms=since_ms, revision=revision, tried_at_ms=now_ms)
 
     def without_group(self, now_ms: int) -> ReadState:
         """After a read that found no such group.  The last document is dropped: it would show a deleted group."""
-        return ReadState(None, now_ms, is_absent=True, revision=self.revision + (not self.is_absent))
+        revision = self.revision + (not self.is_absent)
+        return ReadState(None, now_ms, is_absent=True, revision=revision, tried_at_ms=now_ms)
 
     @property
     def is_known(self) -> bool:

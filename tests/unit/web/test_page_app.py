@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from bridge.commands.web import web
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.web import page_app
 from bridge.web.event_stream import VIEWERS_MAX
 from bridge.web.page_app import RequestGuard, static_files
 from bridge.web.request_checks import SECURITY_HEADERS
@@ -22,6 +23,7 @@ from tests.web_fixtures import HOST, REMOTE_PAGE, StreamViewer, dependencies_of,
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.cli.command_hints import complete_commands_in_json
 from zkconsumer.cli.main import main
+from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -171,6 +173,37 @@ def test_a_group_that_does_not_exist(groups: FakeEnvironment) -> None:
 
 
 # --- the token --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_read_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request waits for a read of its own, as the first one after a long time does."""
+    # Not 0: a read may end in the millisecond in which the request begins.
+    monkeypatch.setattr(page_app, "FRESH_MS", dict.fromkeys(page_app.FRESH_MS, -1))
+
+
+@pytest.mark.usefixtures("no_read_is_fresh")
+def test_an_old_error_is_no_answer(groups: FakeEnvironment) -> None:
+    is_down = True
+
+    def open_session() -> AdminSession:
+        if is_down:
+            raise ZkTimeoutException("ZooKeeper does not answer")
+        return AdminSession.open(ADDRESS, None, dependencies_of(groups))
+
+    with page_of(groups, open_session=open_session) as page:
+        assert page.get("/group/lag?name=stopped&format=json").status == 503
+        is_down = False
+        assert page.get("/group/lag?name=stopped&format=json").status == 200
+
+
+@pytest.mark.usefixtures("no_read_is_fresh")
+def test_a_group_that_was_created_meanwhile_exists(groups: FakeEnvironment) -> None:
+    with page_of(groups) as page:
+        assert page.get("/group/lag?name=late&format=json").status == 404
+        groups.zookeeper.ensure(paths.ids("late"))
+        groups.zookeeper.ensure(paths.offset("late", TopicPartition("clicks", 0)), b"1")
+        assert page.get("/group/lag?name=late&format=json").status == 200
 
 
 def test_a_coordinator_group_may_have_a_name_that_zookeeper_cannot_have(groups: FakeEnvironment) -> None:
