@@ -8,6 +8,7 @@ import secrets
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
@@ -124,7 +125,7 @@ def print_addresses(allowed: AllowedRequests) -> None:
     if allowed.token is None:
         click.echo(address)
         return
-    click.echo(f"{address}sign-in#token={allowed.token}")
+    click.echo(f"{address}sign-in#token={quote(allowed.token, safe='')}")
     print_message("Every browser needs the token once; after # it is not sent to any server, and is in no log.")
     if allowed.scheme == "http":
         print_message(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -58,6 +59,13 @@ def test_the_token_is_printed_after_the_hash(capsys: pytest.CaptureFixture[str])
     assert "not encrypted" not in capsys.readouterr().err
     print_addresses(AllowedRequests("::1", 8650))
     assert capsys.readouterr().out == "http://[::1]:8650/\n"
+
+
+def test_the_browser_finds_any_token_after_the_hash(capsys: pytest.CaptureFixture[str]) -> None:
+    token = "aB+/c==&token=d%41#ü e"  # openssl rand -base64 makes +, / and =
+    print_addresses(AllowedRequests("10.0.0.5", 8650, token=token))
+    fragment = urlsplit(capsys.readouterr().out.rstrip("\n")).fragment
+    assert parse_qs(fragment) == {"token": [token]}, "as URLSearchParams of the page reads it"
 
 
 def test_a_port_that_is_in_use() -> None:
