@@ -76,6 +76,12 @@ def test_a_port_that_is_in_use() -> None:
             listen("127.0.0.1", other.getsockname()[1])
 
 
+@pytest.mark.parametrize("host", ["no such host", "a..b", "a" * 64])
+def test_a_host_that_is_no_address_of_this_machine(host: str) -> None:
+    with pytest.raises(PreconditionFailed, match="is no address of this machine"):
+        listen(host, 0)
+
+
 def test_tls_files_are_checked(tmp_path: Path) -> None:
     file = tmp_path / "none.pem"
     file.write_text("nothing")
