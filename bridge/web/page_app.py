@@ -14,6 +14,7 @@ document of the command in the right column.  A group's name is a parameter beca
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -152,7 +153,7 @@ class RequestGuard:
         if refusal.status == 401 and _accepts_page(request):
             response = RedirectResponse(SIGN_IN_PATH, 303)
         else:
-            response = JSONResponse({"error": refusal.reason}, refusal.status)
+            response = EscapedJSONResponse({"error": refusal.reason}, refusal.status)
         await response(scope, receive, send_with_headers)
 
     def _check_session(self, request: RequestFacts, scope: Mapping[str, Any]) -> RequestRefusal | None:
@@ -212,11 +213,11 @@ class SignIn:
         async for part in request.stream():
             body += part
             if len(body) > BODY_BYTES_MAX:
-                return JSONResponse({"error": "the request is too large"}, 413)
+                return EscapedJSONResponse({"error": "the request is too large"}, 413)
         token = "".join(parse_qs(body.decode("latin-1")).get("token", []))
         new_id, now_ms, client = secrets.token_urlsafe(32), self._clock.now_ms(), client_of(request.scope)
         if self._sessions.is_blocked(client, now_ms):
-            return JSONResponse({"error": "too many wrong tokens; wait a minute"}, 429, {"Retry-After": "60"})
+            return EscapedJSONResponse({"error": "too many wrong tokens; wait a minute"}, 429, {"Retry-After": "60"})
         if not self._sessions.exchange(token.strip(), new_id, client, now_ms):
             return RedirectResponse(f"{SIGN_IN_PATH}?wrong", 303)
         response = RedirectResponse("/", 303)
@@ -247,7 +248,7 @@ class GroupPages:
             return self._page()
         group = request.query_params.get("name", "")
         if not group:
-            return JSONResponse({"error": "name the group: ?name=GROUP"}, 400)
+            return EscapedJSONResponse({"error": "name the group: ?name=GROUP"}, 400)
         try:
             feed = self._watcher.want_group(group, kind)
         except TooManyGroups as error:
@@ -257,23 +258,23 @@ class GroupPages:
             why = f"The consumer group '{group}' does not exist."
             if kind == VERIFY:
                 why = f"No migration of the group '{group}' has begun."
-            return JSONResponse({"error": why}, 404)
+            return EscapedJSONResponse({"error": why}, 404)
         if kind == VERIFY and state.document is not None and "reason" in state.document:
-            return JSONResponse({"error": state.document["reason"]}, 409)
+            return EscapedJSONResponse({"error": state.document["reason"]}, 409)
         return self._document(state, f"the group {group} was not read in time")
 
     async def about(self, request: Request) -> Response:
         """What every page shows in its head."""
         settings = self._settings
         facts = {"cluster": settings.cluster, "version": settings.version, "note": settings.note or None}
-        return JSONResponse(facts | {"now_ms": self._clock.wall_ms()})
+        return EscapedJSONResponse(facts | {"now_ms": self._clock.wall_ms()})
 
     async def static(self, request: Request) -> Response:
         """A file of ``static/``."""
         path = request.path_params["path"]
         body = self.files.get(path)
         if body is None or path.endswith(".html"):
-            return JSONResponse({"error": "there is no such file"}, 404)
+            return EscapedJSONResponse({"error": "there is no such file"}, 404)
         return Response(body, media_type=MEDIA_TYPES.get(path[path.rfind(".") :], "text/plain; charset=utf-8"))
 
     async def list_events(self, request: Request) -> Any:
@@ -292,7 +293,7 @@ class GroupPages:
         """The events of a group; ``panel=evidence`` has the findings too, which cost more to read."""
         group = request.query_params.get("name", "")
         if not group:
-            return JSONResponse({"error": "name the group: ?name=GROUP"}, 400)
+            return EscapedJSONResponse({"error": "name the group: ?name=GROUP"}, 400)
         if not self._hub.enter():
             return _busy("too many pages are open")
         kinds = (DOCTOR, VERIFY) if request.query_params.get("panel") == "evidence" else ()
@@ -330,12 +331,19 @@ class GroupPages:
 
     def _document(self, state: ReadState, if_none: str) -> Response:
         if state.document is None:
-            return JSONResponse({"error": state.error or if_none}, 503)
+            return EscapedJSONResponse({"error": state.error or if_none}, 503)
         age_s = max(0, self._clock.wall_ms() - (state.read_at_ms or 0)) // 1000
         headers = {"Age": str(age_s)}
         if state.error:
-            headers["Zkconsumer-Read-Error"] = quote(state.error, safe=" ,:;()'/")
-        return JSONResponse(dict(state.document), headers=headers)
+            headers["Zkconsumer-Read-Error"] = quote(state.error, safe=" ,:;()'/", errors="replace")
+        return EscapedJSONResponse(dict(state.document), headers=headers)
+
+
+class EscapedJSONResponse(JSONResponse):  # type: ignore[misc, unused-ignore]
+    """JSON in ASCII: a text of a znode may have half of a surrogate pair, which UTF-8 cannot contain."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode()
 
 
 class StreamResponse:
@@ -359,7 +367,7 @@ def wants_json(request: Request) -> bool:
 
 
 def _busy(why: str) -> Response:
-    return JSONResponse({"error": why}, 503, {"Retry-After": "10"})
+    return EscapedJSONResponse({"error": why}, 503, {"Retry-After": "10"})
 
 
 def _is_fresh(state: ReadState, from_ms: int) -> bool:

@@ -206,6 +206,16 @@ def test_a_group_that_was_created_meanwhile_exists(groups: FakeEnvironment) -> N
         assert page.get("/group/lag?name=late&format=json").status == 200
 
 
+def test_half_of_a_surrogate_pair_in_a_registration_is_answered(groups: FakeEnvironment) -> None:
+    registration = {"version": 1, "subscription": {"a\ud800": 1}, "pattern": "white_list", "timestamp": "1"}
+    groups.zookeeper.ensure(paths.registration("stopped", "stopped_x"), json.dumps(registration).encode())
+    with page_of(groups) as page:
+        [member] = page.get("/group?name=stopped&format=json").document["members"]
+        assert "a\ud800" in member["problem"]
+        [finding, *_] = page.get("/group/evidence?name=stopped&format=json").document["findings"]
+        assert finding["name"] == "registration-not-evaluable"
+
+
 def test_a_coordinator_group_may_have_a_name_that_zookeeper_cannot_have(groups: FakeEnvironment) -> None:
     groups.cluster.set_coordinator_members("app:v1", True)
     with page_of(groups) as page:
