@@ -81,7 +81,7 @@ class LagHistory:
     """The observed lags of one group in one partition, in records.
 
     ``_times`` and ``_lags``: the observations in which the offset had changed.  ``_since_ms``, ``_lag_since``: the last
-    of them, or the first observation.
+    of them, the first observation, or the first one in which a group that had read everything has records to read.
     """
 
     __slots__ = ("_end", "_lag", "_lag_since", "_lags", "_now_ms", "_offset", "_since_ms", "_times")
@@ -101,8 +101,11 @@ class LagHistory:
         if self._offset is not None and (offset < self._offset or log_end < self._end or at_ms < self._now_ms):
             del self._times[:], self._lags[:]
             self._offset = None
+        had_read_all = self._lag == 0
         self._end, self._lag, self._now_ms = log_end, max(0, log_end - offset), at_ms
         if self._offset == offset:
+            if had_read_all:  # it had nothing to commit until now
+                self._since_ms, self._lag_since = at_ms, 0
             return
         if self._offset is not None:
             self._times.append(at_ms)
@@ -119,7 +122,7 @@ class LagHistory:
             return ALREADY_CAUGHT_UP
         if self._now_ms - self._since_ms >= STALLED_MS:
             return CatchUp(LagTrend.FALLING_BEHIND if self._lag > self._lag_since else LagTrend.STEADY)
-        if len(self._times) < COMMITS_MIN:
+        if len(self._times) < COMMITS_MIN or self._now_ms - self._times[-1] >= STALLED_MS:
             return UNKNOWN_CATCH_UP
         return self._along_the_line()
 

@@ -80,6 +80,23 @@ def test_without_commits_the_group_is_steady_or_falls_behind_once_the_commit_int
         assert made.catch_up == CatchUp(trend)
 
 
+def test_a_group_that_had_nothing_to_read_for_long_does_not_fall_behind_at_the_first_record() -> None:
+    """Also if nobody observed meanwhile, and whatever the trend of the commits before was."""
+    for idle_times_s in (range(100, 1_000), (999,)):
+        made = LagHistory()
+        for number in range(4):
+            made.add(number * 1_000, 100 * number, 200 + 100 * number - 40 * number)
+        made.add(5_000, 500, 500)
+        for at_s in idle_times_s:
+            made.add(at_s * 1_000, 500, 500)
+        made.add(1_000_000, 500, 505)
+        assert made.catch_up == UNKNOWN_CATCH_UP
+        made.add(1_000_000 + STALLED_MS - 1, 500, 505)
+        assert made.catch_up == UNKNOWN_CATCH_UP
+        made.add(1_000_000 + STALLED_MS, 500, 505)
+        assert made.catch_up == CatchUp(LagTrend.FALLING_BEHIND)
+
+
 def test_an_offset_that_was_set_back_and_a_new_topic_begin_a_new_trend() -> None:
     for offset, end in ((3, 50_000), (20_000, 20_001)):
         made = observed(produced_per_s=100, read_per_s=150, backlog=30_000, seconds=120)
