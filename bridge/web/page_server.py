@@ -19,6 +19,7 @@ import uvicorn
 from bridge.web.cluster_watcher import ClusterWatcher
 from bridge.web.event_stream import ViewerHub
 from bridge.web.page_app import PageSettings, make_page_app
+from bridge.web.page_connection import PageConnection
 from bridge.web.reader_thread import OpenSession
 from bridge.web.request_checks import AllowedRequests
 from zkconsumer.errors import PreconditionFailed, UsageError
@@ -93,7 +94,7 @@ class PageServer:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
             ws="none",
-            http="h11",
+            http=PageConnection,
             ssl_certfile=None if self.tls is None else str(self.tls.certificate),
             ssl_keyfile=None if self.tls is None or self.tls.key is None else str(self.tls.key),
         )
