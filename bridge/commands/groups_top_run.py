@@ -32,7 +32,7 @@ from zkconsumer.base.progress import progress_listener, progress_task
 from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_not_known, print_table, table_layout, utc_text
 from zkconsumer.cli.console import log_to_console, printable
 from zkconsumer.cli.options import ClusterOptions
-from zkconsumer.cli.table_layout import shorten
+from zkconsumer.cli.table_layout import shorten, text_width
 from zkconsumer.cli.terminal import ATTENTION, BAD, coloured, is_terminal, terminal_width
 from zkconsumer.errors import UnavailableError
 
@@ -118,12 +118,18 @@ def _run_live(open_session: Any, where: str, interval_ms: int) -> None:
             found = _top_lines(watcher.list_state(), view, (shown, count, len(rows)), errors)
             screen.draw(
                 [
-                    coloured(text if "\x1b" in text else shorten(text, columns), colour, sys.stdout)
+                    coloured(_fitting(text, columns), colour, sys.stdout)
                     for text, colour in [(head, None), *found][:lines]
                 ]
             )
             for key in parse_keys(screen.wait(REDRAW_INTERVAL_MS)):
                 view.on_key(key, page_rows)
+
+
+def _fitting(line: str, columns: int) -> str:
+    """The line, not wider than the screen; a line that must be shortened loses the colours of its cells."""
+    plain = click.unstyle(line)
+    return line if text_width(plain) <= columns else shorten(plain, columns)
 
 
 def _rows(watcher: ClusterWatcher) -> tuple[list[TopRow], list[str]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -13,7 +14,7 @@ from bridge.commands import groups_top_run
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
 from zkconsumer.admin.admin_session import AdminSession
-from zkconsumer.cli import live_screen, main
+from zkconsumer.cli import common, live_screen, main
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.testing.sandbox.waiting import pause_ms
 from zkconsumer.types import TopicPartition
@@ -94,8 +95,9 @@ class ScreenOfTheTest:
         pass
 
     def draw(self, lines: list[str]) -> None:
-        assert len(lines) <= 8
-        assert max(map(len, lines)) <= 100
+        columns, height = self.size()
+        assert len(lines) <= height
+        assert max(len(click.unstyle(line)) for line in lines) <= columns
         self.text = "\n".join(lines)
 
     def wait(self, timeout_ms: int) -> str:
@@ -136,6 +138,16 @@ def test_the_live_list_is_filtered_sorted_and_ended_by_keys(
         (lambda text: first_groups(text) == ["g1", "g2", "other"], "/oth" + ENTER),
         (lambda text: first_groups(text) == ["other"] and "1 of 3 match 'oth'" in text, "q"),
     )
+
+
+def test_no_line_is_wider_than_a_narrow_screen_with_colours(
+    world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that wraps would scroll the first ones away."""
+    monkeypatch.setattr(ScreenOfTheTest, "size", lambda _: (30, 8))
+    monkeypatch.setattr(common, "terminal_width", lambda: 30)
+    monkeypatch.setattr(common, "has_colours", lambda _: True)
+    live(world, monkeypatch, (lambda text: "\ng1" in text, "q"))
 
 
 def test_a_server_that_fails_is_named_and_the_list_goes_on(
