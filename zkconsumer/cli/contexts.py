@@ -39,10 +39,14 @@ class ClusterContext:
 def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the place of ``config.toml``: below ``$XDG_CONFIG_HOME`` if that is an absolute path, else ``~/.config``.
 
-    The XDG Base Directory Specification says that a relative path is to be ignored.
+    The XDG Base Directory Specification says that a relative path is to be ignored.  Raises ``UsageError`` if there is
+    neither.
     """
     home = environment.get("XDG_CONFIG_HOME", "")
-    folder = Path(home) if os.path.isabs(home) else Path("~/.config").expanduser()
+    try:
+        folder = Path(home) if os.path.isabs(home) else Path("~/.config").expanduser()
+    except RuntimeError as error:  # a user of a container may have no entry in /etc/passwd
+        raise UsageError("this user has no home directory: set HOME, or XDG_CONFIG_HOME to an absolute path") from error
     return folder / "zkconsumer" / "config.toml"
 
 
@@ -101,5 +105,8 @@ def _context(name: str, table: object, folder: Path) -> ClusterContext:
     if not table:
         raise ValueError(f"{where} is empty; its keys are {', '.join(_KEYS)}")
     config = table.get(_CONFIG)
-    file = None if config is None else folder / Path(config).expanduser()
+    try:
+        file = None if config is None else folder / Path(config).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{where}: {_CONFIG} has the home directory of a user who has none: {config}") from error
     return ClusterContext(name, table.get(_ZOOKEEPER), table.get(_BOOTSTRAP), file)

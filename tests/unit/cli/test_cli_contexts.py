@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def test_a_file_with_an_absolute_path_or_below_the_home_is_not_relative(monkeypa
             "[contexts.a]\nsasl.password = 'x'\n",
             "its keys are zookeeper, bootstrap-server, config. Other settings, and",
         ),
+        ("[contexts.a]\nconfig = '~no-such-user/x'\n", "a user who has none: ~no-such-user/x"),
         ("[contexts.a]\n", r"\[contexts.a\] is empty"),
         ("[contexts.a]\nzookeeper = ''\n", "zookeeper must be a text that is not empty"),
         ("[contexts.a]\nzookeeper = 1\n", "zookeeper must be a text that is not empty"),
@@ -147,6 +149,13 @@ def test_without_a_file_there_is_no_context(file: Path) -> None:
     done = run(file, "contexts")
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"There is no context. Write into {file}: [contexts.NAME]" in done.stderr
+
+
+@pytest.mark.parametrize("words", ["contexts", "groups list --context test"])
+def test_a_user_without_a_home_directory(file: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user id that no file has
+    done = run(file, words, XDG_CONFIG_HOME="")
+    assert (done.exit_code, "set HOME, or XDG_CONFIG_HOME" in done.stderr) == (2, True)
 
 
 def test_a_file_that_cannot_be_read(file: Path) -> None:
