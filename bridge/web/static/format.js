@@ -27,6 +27,12 @@ export function moment(ms) {
   return ms === null || ms === undefined ? null : new Date(ms).toISOString().replace(/\.\d+Z$/, "").replace("T", " ");
 }
 
+/** Why the newest read failed, since when, and of which time is what the page shows. */
+export function failureText(state) {
+  const shown = state.read_at_ms ? `; shown as it was at ${moment(state.read_at_ms)} UTC` : "";
+  return `${state.error} (since ${moment(state.failed_since_ms)} UTC${shown})`;
+}
+
 /** [0, 1, 2, 5] -> "0–2, 5" */
 export function ranges(numbers) {
   const sorted = [...numbers].sort((a, b) => a - b);

@@ -1,6 +1,6 @@
 // One group: the facts in the head, and four panels.
 import { announce, command, el, show, showRows, table } from "./dom.js";
-import { clock, count, lagText, moment, number, partitionsText, span } from "./format.js";
+import { clock, count, failureText, lagText, moment, number, partitionsText, span } from "./format.js";
 import { LagGraph } from "./lag-graph.js";
 
 const PANELS = [["members", "Group", ""], ["lag", "Lag", "/lag"], ["move", "Move", "/move"], ["evidence", "Evidence", "/evidence"]];
@@ -102,15 +102,14 @@ export class GroupPage {
 
   #renderTrouble() {
     const kinds = { members: ["group"], lag: ["group"], move: ["group", "move"], evidence: ["group", "doctor", "verify"] }[this.panel];
-    const failed = kinds.filter((kind) => this.states[kind] && this.states[kind].error)
-      .map((kind) => [kind, this.states[kind].error, this.states[kind].failed_since_ms, this.states[kind].read_at_ms]);
+    const failed = kinds.filter((kind) => this.states[kind] && this.states[kind].error).map((kind) => failureText(this.states[kind]));
     const page = this.documents.group;
     const absent = Boolean(this.states.group && this.states.group.is_absent);
     const unknown = page ? [...new Set(page.not_known)] : [];
     show(this.trouble, [failed, unknown, absent], () => failed.length || unknown.length || absent
       ? el("div", { class: "trouble", role: "alert" },
         absent ? el("p", {}, `The consumer group '${this.name}' does not exist.`) : null,
-        failed.map(([, error, since, read]) => el("p", {}, `${error} (since ${moment(since)} UTC${read ? `; shown as it was at ${moment(read)} UTC` : ""})`)),
+        failed.map((one) => el("p", {}, one)),
         unknown.map((one) => el("p", {}, one)))
       : null);
   }

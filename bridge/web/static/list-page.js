@@ -1,6 +1,6 @@
 // The list of groups: search, kinds, sorting; the lag of each group where it was read.
 import { el, show, showRows, table } from "./dom.js";
-import { count, lagText, moment, number } from "./format.js";
+import { count, failureText, lagText, moment, number } from "./format.js";
 
 const COLUMNS = [
   ["group", "Group"], ["kind", "Kind"], ["members", "Members"], ["lag", "Lag"], ["topics", "Topics"],
@@ -17,6 +17,7 @@ const values = {
 export class ListPage {
   constructor(main) {
     this.document = null;
+    this.state = null;
     this.sort = { by: "group", direction: 1 };
     this.search = el("input", { type: "search", id: "search", autocomplete: "off", oninput: () => this.render() });
     this.search.value = new URLSearchParams(location.search).get("search") || "";
@@ -58,10 +59,15 @@ export class ListPage {
 
   receive(name, data) {
     if (name === "list") this.document = data.document;
+    else if (name === "states") this.state = data.list;
     this.render();
   }
 
   render() {
+    const failed = this.state && this.state.error ? [failureText(this.state)] : [];
+    const troubles = [...failed, ...(this.document ? this.document.not_known : [])];
+    show(this.trouble, troubles, () => troubles.length
+      ? el("div", { class: "trouble", role: "alert" }, troubles.map((one) => el("p", {}, one))) : null);
     if (!this.document) return;
     const all = this.document.groups;
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -76,8 +82,6 @@ export class ListPage {
       return this.sort.direction * (x < y ? -1 : x > y ? 1 : 0) || (a.group < b.group ? -1 : 1);
     });
     this.summary.textContent = shown.length === all.length ? count(all.length, "group") : `${count(shown.length, "group")} of ${number(all.length)}`;
-    show(this.trouble, this.document.not_known, (words) => words.length
-      ? el("div", { class: "trouble", role: "alert" }, words.map((one) => el("p", {}, one))) : null);
     showRows(this.body, shown, (one) => `${one.kind === "coordinator"} ${one.group}`, (one) => [
       { text: one.group, href: `/group?name=${encodeURIComponent(one.group)}` },
       one.kind ? { text: one.kind, mark: one.kind } : null,
