@@ -90,7 +90,7 @@ export class GroupPage {
     const page = this.documents.group;
     if (!page) {
       if (this.states.group && this.states.group.is_absent) {
-        this.facts.replaceChildren();
+        show(this.facts, null, () => null);
         this.panelPlace.hidden = true;
       }
       return;

@@ -65,3 +65,12 @@ def test_the_list_says_why_it_cannot_be_read(scripts: Path) -> None:
     assert "a broker does not answer" in read["text"]
     assert "ZooKeeper does not answer (since 1970-01-01 00:01:01 UTC" in again["text"]
     assert "a broker does not answer" in again["text"]
+
+
+def test_a_group_that_exists_again_has_its_facts_again(scripts: Path) -> None:
+    states = [("states", {"group": state.to_json()}) for state in (ReadState().without_group(1_000), ReadState())]
+    group, none = ("group", {"document": GROUP}), ("group", {"document": None})
+    before, _, gone, _, again = shown(scripts, "group", group, none, states[0], states[1], group)
+    assert "Authority zookeeper" in before["text"]
+    assert "Authority" not in gone["text"]
+    assert "Authority zookeeper" in again["text"]
