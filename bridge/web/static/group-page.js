@@ -10,6 +10,9 @@ const KINDS = {
   unknown: "not known yet", unregistered: "not registered", persistent: "persistent node", fence: "fence",
 };
 
+// Without Object's own properties: a topic may have the name of one, such as "constructor".
+const byTopic = (columns) => Object.assign(Object.create(null), columns);
+
 const rowKey = (row) => JSON.stringify([row.topic, row.partition, row.partition === null ? row.consumer_id : null, row.owner_kind === "coordinator"]);
 
 export class GroupPage {
@@ -20,7 +23,7 @@ export class GroupPage {
     this.states = {};
     this.rows = new Map();
     this.events = [];
-    this.history = { at_ms: [], total: [], topics: {} };
+    this.history = { at_ms: [], total: [], topics: byTopic({}) };
     this.pageNumber = 0;
     this.graph = null;
     this.facts = el("dl", { class: "facts" });
@@ -47,7 +50,7 @@ export class GroupPage {
       this.documents.group = { ...this.documents.group, ...data.document };
       for (const gone of data.gone) this.rows.delete(JSON.stringify([gone[0], gone[1], gone[2], gone[3] === "coordinator"]));
       for (const row of data.changed) this.rows.set(rowKey(row), row);
-    } else if (name === "history") this.history = data;
+    } else if (name === "history") this.history = { ...data, topics: byTopic(data.topics) };
     else if (name === "history-patch") this.#addPoint(data);
     else if (name === "events") this.#setEvents(data);
     else if (name === "states") this.states = data;

@@ -74,3 +74,14 @@ def test_a_group_that_exists_again_has_its_facts_again(scripts: Path) -> None:
     assert "Authority zookeeper" in before["text"]
     assert "Authority" not in gone["text"]
     assert "Authority zookeeper" in again["text"]
+
+
+@pytest.mark.parametrize("topic", ["constructor", "__proto__"])
+def test_a_new_topic_may_have_the_name_of_a_property(scripts: Path, topic: str) -> None:
+    *_, last = shown(
+        scripts,
+        "group",
+        ("history", {"at_ms": [1], "total": [5], "topics": {"clicks": [5]}}),
+        ("history-patch", {"at_ms": [2], "total": [8], "topics": {"clicks": [5], topic: [3]}}),
+    )
+    assert last["history"]["topics"] == {"clicks": [5, 5], topic: [None, 3]}
