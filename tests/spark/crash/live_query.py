@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from confluent_kafka import TopicPartition as Theirs
+from confluent_kafka.admin import AdminClient
+
 from bridge.spark.group_membership import CommitMode
 from bridge.testing import MemberRead, QueryHistory, QueryVerdict, check_query_history
 from tests.spark.crash.lab import Driver, StoredOffsets, is_committed, last_ends, sink_rows
@@ -19,6 +22,10 @@ MEMBERSHIP_PROCESS = "bridge.spark.membership"
 
 SESSION_MS = 4_000
 EARLIEST = -2
+LATEST = -1
+END = -1
+"""In DeleteRecords: all records."""
+DELETE_TIMEOUT_S = 30
 PER_SECOND = 300
 PER_BATCH = 200
 TRIGGER_MS = 400
@@ -38,7 +45,6 @@ class LiveQuery:
         *,
         mode: str = "claim",
         partitions: int = 4,
-        config: Mapping[str, str] | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -52,7 +58,7 @@ class LiveQuery:
         self._hosts: list[ScalaHost] = []
         self._options = dict(options or {})
         self._starts = 0
-        sandbox.create_topic(name, partitions, config=config)
+        sandbox.create_topic(name, partitions)
         self.stored = StoredOffsets(sandbox.zookeeper_connect, name, name, partitions)
         sandbox.producer.start_rate(name, partitions, PER_SECOND, size=0)
 
@@ -157,12 +163,21 @@ class LiveQuery:
         places = [TopicPartition(self.name, partition) for partition in range(self.partitions)]
         return {place: range(max((one.last + 1 for one in acked.get(place, [])), default=0)) for place in places}
 
-    def log_starts(self) -> dict[TopicPartition, int]:
-        """Where the logs begin now, after retention."""
+    def delete_records(self) -> None:
+        """The broker deletes all records, as retention does; in each partition also some after the last batch."""
+        ends = last_ends(self.folder)
+        wait_until(lambda: all(self._log_offsets(LATEST)[p] > ends[p] for p in ends), "records to delete", 60_000)
+        admin = AdminClient({"bootstrap.servers": self.sandbox.bootstrap})
+        everything = [Theirs(self.name, partition, END) for partition in range(self.partitions)]
+        for deleted in admin.delete_records(everything).values():
+            deleted.result(DELETE_TIMEOUT_S)
+        self.deleted = self._log_offsets(EARLIEST)
+
+    def _log_offsets(self, time: int) -> dict[TopicPartition, int]:
         broker = self.sandbox.brokers[0]
         with SimpleConsumer(HOST, broker.port, 10_000, 65_536, "lab") as asking:
             places = [TopicPartition(self.name, partition) for partition in range(self.partitions)]
-            return {place: asking.earliest_or_latest_offset(place, EARLIEST) for place in places}
+            return {place: asking.earliest_or_latest_offset(place, time) for place in places}
 
     def finish(self, *, crashes: int = 0) -> QueryVerdict:
         """No more records; the query reads to the end and is stopped; AssertionError if a promise was not kept.
@@ -190,9 +205,6 @@ class LiveQuery:
             raise AssertionError(f"{text}; {error}") from error
         self.stop()
         assert self.error is None, self.error
-        if self.deleted:
-            # Retention also deletes while a slow query reads: what was gone when it came there may be missing.
-            self.deleted = self.log_starts()
         return self.judge(crashes=crashes)
 
     def judge(self, *, crashes: int = 0) -> QueryVerdict:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.sandbox_fixtures import require_releases
 from tests.spark.crash.crash_rounds import Clusters
-from tests.spark.crash.lab import Driver, last_ends
+from tests.spark.crash.lab import Driver
 from tests.spark.crash.live_query import SESSION_MS, LiveQuery
 from tests.spark_session_fixtures import require_spark
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -241,39 +241,21 @@ def test_zookeeper_may_be_away_longer_than_a_session(query: LiveQuery, scala: Sc
     query.finish(crashes=1)
 
 
-# --- retention ------------------------------------------------------------------------------------------------------
-
-SHORT_LIVED = {"segment.bytes": "16384", "retention.bytes": "131072", "segment.index.bytes": "4096"}
-"""Some fifteen seconds of a partition: a query that runs keeps up, one that stands still is overtaken."""
-
-
-@pytest.fixture(scope="module")
-def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A cluster whose broker looks several times a second for what it may delete."""
-    require_releases(BROKER)
-    with Sandbox(tmp_path_factory.mktemp("forgetful")) as made:
-        made.start_zookeeper()
-        settings = {"log.retention.check.interval.ms": "200", "log.segment.delete.delay.ms": "0"}
-        made.start_broker(BROKER, chroot="/kafka", settings=settings)
-        yield made
+# --- deleted records --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def overtaken(forgetful: Sandbox, driver: Driver, fresh_name: str, tmp_path: Path) -> Iterator[LiveQuery]:
+def overtaken(query: LiveQuery) -> LiveQuery:
     """A query that was stopped, and whose log has lost what comes next."""
-    query = LiveQuery(fresh_name[-40:].lstrip("-._"), forgetful, driver, tmp_path, config=SHORT_LIVED)
-    try:
-        query.start()
-        query.wait_rows()
-        query.stop()
-        ends = last_ends(query.folder)
-        wait_until(lambda: all(query.log_starts()[p] > ends[p] for p in ends), "retention overtakes the query", 60_000)
-        yield query
-    finally:
-        query.close()
+    query.start()
+    query.wait_rows()
+    query.stop()
+    query.delete_records()
+    return query
 
 
 @pytest.mark.nightly
+@claim_only
 def test_lost_records_fail_a_query_that_must_not_lose_any(overtaken: LiveQuery) -> None:
     overtaken.start()
     overtaken.wait_ended()
@@ -284,12 +266,10 @@ def test_lost_records_fail_a_query_that_must_not_lose_any(overtaken: LiveQuery) 
 
 
 @pytest.mark.nightly
+@claim_only
 def test_lost_records_are_passed_over_by_a_query_that_may(overtaken: LiveQuery) -> None:
     overtaken.start(failOnDataLoss="false")
     overtaken.wait_rows()
-    overtaken.sandbox.producer.stop_rate()
-    # What was deleted by now, and nobody had read, is gone; everything behind it must come.
-    overtaken.deleted = overtaken.log_starts()
     judgement = overtaken.finish()
     assert judgement.sunk < judgement.records
 
@@ -297,21 +277,18 @@ def test_lost_records_are_passed_over_by_a_query_that_may(overtaken: LiveQuery) 
 @pytest.mark.nightly
 @pytest.mark.parametrize("may_lose", [True, False])
 def test_records_that_go_between_plan_and_read(
-    may_lose: bool, forgetful: Sandbox, fresh_name: str, tmp_path: Path
+    may_lose: bool, cluster: Sandbox, fresh_name: str, tmp_path: Path
 ) -> None:
     name = fresh_name[-40:].lstrip("-._")
     driver = Driver(tmp_path, "held", {name: "after_wal:2"})
     options = {"failOnDataLoss": str(may_lose is False).lower()}
-    query = LiveQuery(name, forgetful, driver, tmp_path, config=SHORT_LIVED, options=options)
+    query = LiveQuery(name, cluster, driver, tmp_path, options=options)
     held = driver.fault_folder / name
     try:
         driver.wait_ready()
         query.start()
         driver.wait(held.exists, 60_000, "the third batch is planned")
-        ends = last_ends(query.folder)
-        wait_until(lambda: all(query.log_starts()[p] > ends[p] for p in ends), "retention deletes it", 60_000)
-        query.sandbox.producer.stop_rate()
-        query.deleted = query.log_starts()
+        query.delete_records()
         held.unlink()
         if may_lose:
             query.finish()
