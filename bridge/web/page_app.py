@@ -114,7 +114,7 @@ def make_page_app(
         Route("/static/{path:path}", pages.static),
     ]
     if sessions is not None:
-        sign_in = SignIn(sessions, pages.files["sign-in.html"], clock, is_secure=allowed.scheme == "https")
+        sign_in = SignIn(sessions, pages.files["sign-in.html"], clock, allowed)
         routes += [Route(SIGN_IN_PATH, sign_in.page), Route(SESSION_PATH, sign_in.exchange, methods=["POST"])]
     return RequestGuard(Starlette(routes=routes), allowed, sessions, clock)
 
@@ -160,7 +160,7 @@ class RequestGuard:
         if self._sessions is None or request.path in PATHS_WITHOUT_TOKEN:
             return None
         now_ms = self._clock.now_ms()
-        cookie = session_cookie(request.headers)
+        cookie = session_cookie(request.headers, self._allowed.cookie_name)
         if cookie is not None and self._sessions.is_valid(cookie, now_ms):
             return None
         token = bearer_token(request.headers)
@@ -197,11 +197,11 @@ def _accepts_page(request: RequestFacts) -> bool:
 class SignIn:
     """The page for the token, and its exchange for a cookie."""
 
-    def __init__(self, sessions: WebSessions, html: bytes, clock: Clock, *, is_secure: bool) -> None:
+    def __init__(self, sessions: WebSessions, html: bytes, clock: Clock, allowed: AllowedRequests) -> None:
         self._sessions = sessions
         self._html = html
         self._clock = clock
-        self._is_secure = is_secure
+        self._allowed = allowed
 
     async def page(self, request: Request) -> Response:
         """The form; its script takes the token from the fragment of the address, which browsers never send."""
@@ -221,7 +221,7 @@ class SignIn:
         if not self._sessions.exchange(token.strip(), new_id, client, now_ms):
             return RedirectResponse(f"{SIGN_IN_PATH}?wrong", 303)
         response = RedirectResponse("/", 303)
-        response.headers["Set-Cookie"] = cookie_header(new_id, SESSION_MS // 1000, is_secure=self._is_secure)
+        response.headers["Set-Cookie"] = cookie_header(self._allowed, new_id, SESSION_MS // 1000)
         return response
 
 

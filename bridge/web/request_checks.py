@@ -22,8 +22,6 @@ from typing import Literal, TypeAlias
 TOKEN_CHARS_MIN = 16
 """A shorter token can be guessed."""
 
-COOKIE_NAME = "zkconsumer_web"
-
 SIGN_IN_PATH = "/sign-in"
 SESSION_PATH = "/session"
 
@@ -71,6 +69,11 @@ class AllowedRequests:
     def needs_token(self) -> bool:
         """Whether requests need the token or a cookie."""
         return self.token is not None
+
+    @property
+    def cookie_name(self) -> str:
+        """One for each port: a browser sends the cookies of a host to all of its ports."""
+        return f"zkconsumer_web_{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,18 +210,18 @@ def bearer_token(headers: Mapping[str, str]) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-def session_cookie(headers: Mapping[str, str]) -> str | None:
-    """The value of our cookie; None without one, or if there are two: another site's page may have set the second."""
+def session_cookie(headers: Mapping[str, str], cookie_name: str) -> str | None:
+    """The value of this cookie; None without one, or if there are two: another site's page may have set the second."""
     found = [
         value
         for part in headers.get("cookie", "").split(";")
         for name, _, value in [part.strip().partition("=")]
-        if name == COOKIE_NAME
+        if name == cookie_name
     ]
     return found[0] if len(found) == 1 else None
 
 
-def cookie_header(value: str, max_age_s: int, *, is_secure: bool) -> str:
+def cookie_header(allowed: AllowedRequests, value: str, max_age_s: int) -> str:
     """The ``Set-Cookie`` header of a session: no script reads it, and no other site's page sends it."""
-    secure = "; Secure" if is_secure else ""
-    return f"{COOKIE_NAME}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age_s}{secure}"
+    secure = "; Secure" if allowed.scheme == "https" else ""
+    return f"{allowed.cookie_name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age_s}{secure}"

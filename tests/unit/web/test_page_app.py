@@ -238,7 +238,7 @@ def test_without_the_token_nothing_is_answered(groups: FakeEnvironment) -> None:
         assert (browser.status, browser.headers["location"]) == (303, "/sign-in")
         assert page.get("/sign-in", **REMOTE).status == 200
         assert page.get("/", authorization="Bearer wrong", **REMOTE).status == 401
-        assert page.get("/", cookie="zkconsumer_web=wrong", **REMOTE).status == 401
+        assert page.get("/", cookie=f"{REMOTE_PAGE.cookie_name}=wrong", **REMOTE).status == 401
 
 
 def test_a_browser_exchanges_the_token_once(groups: FakeEnvironment) -> None:

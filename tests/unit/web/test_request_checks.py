@@ -151,15 +151,21 @@ def test_a_token_in_an_address_is_refused(name: str) -> None:
 
 
 def test_the_cookie_cannot_be_read_by_scripts_or_sent_by_other_sites() -> None:
-    parts = cookie_header("id", 60, is_secure=False).split("; ")
-    assert parts == ["zkconsumer_web=id", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=60"]
-    assert cookie_header("id", 60, is_secure=True).endswith("; Secure")
+    parts = cookie_header(ONE_ADDRESS, "id", 60).split("; ")
+    assert parts == ["zkconsumer_web_8650=id", "HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=60"]
+    assert cookie_header(WITH_TLS, "id", 60).endswith("; Secure")
+
+
+def test_pages_on_two_ports_of_a_host_have_a_cookie_each() -> None:
+    pages = (ONE_ADDRESS, WITH_TLS)
+    cookies = "; ".join(cookie_header(page, str(page.port), 60).partition(";")[0] for page in pages)
+    assert [session_cookie({"cookie": cookies}, page.cookie_name) for page in pages] == ["8650", "443"]
 
 
 def test_a_second_cookie_of_our_name_makes_both_invalid() -> None:
-    assert session_cookie({"cookie": "a=b; zkconsumer_web=x"}) == "x"
-    assert session_cookie({"cookie": "zkconsumer_web=evil; zkconsumer_web=x"}) is None
-    assert session_cookie({}) is None
+    assert session_cookie({"cookie": "a=b; ours=x"}, "ours") == "x"
+    assert session_cookie({"cookie": "ours=evil; ours=x"}, "ours") is None
+    assert session_cookie({}, "ours") is None
 
 
 def test_bearer_tokens() -> None:
