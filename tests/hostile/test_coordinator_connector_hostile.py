@@ -25,6 +25,8 @@ from zkconsumer.kafka.transport import SocketTransport
 
 SEED = int(os.environ.get("ZKCONSUMER_FUZZ_SEED", "20160523"))
 LIVES_IN_CI, LIVES_AT_NIGHT = 4, 60
+FLIPS_MIN = 5
+MORE_LIVES_MAX = 5
 LIFE_MS = 2_500
 CLOSE_MS_MAX = 20_000
 COMMIT_EVERY = 20
@@ -133,7 +135,7 @@ def note(met: Counter[str], error: ZkConsumerError, seed: int) -> None:
 
 
 def live_many(count: int) -> Counter[str]:
-    """One life after the other, on one broker."""
+    """One life after the other, on one broker; more than ``count`` if few bits were flipped, as on a busy machine."""
     before = live_threads()
     total: Counter[str] = Counter()
     own = psutil.Process()
@@ -144,7 +146,9 @@ def live_many(count: int) -> Counter[str]:
                 broker.append("t", partition, [b"x" * 50] * 10)
         total += live(broker, 0)
         rss = own.memory_info().rss
-        for number in range(1, count):
+        for number in range(1, count * MORE_LIVES_MAX):
+            if number >= count and total["flipped"] > FLIPS_MIN:
+                break
             total += live(broker, number)
         grown = own.memory_info().rss - rss
     assert live_threads() == before
@@ -157,7 +161,7 @@ def live_many(count: int) -> Counter[str]:
 @pytest.mark.timeout(180)
 def test_a_connector_survives_a_network_that_lies() -> None:
     met = live_many(LIVES_IN_CI)
-    assert met["flipped"] > 5, met
+    assert met["flipped"] > FLIPS_MIN, met
     assert met["records"] > 100, met
 
 

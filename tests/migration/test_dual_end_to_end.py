@@ -100,12 +100,18 @@ def tool(dual: Dual) -> Iterator[AdminSession]:
 
 
 def plan_of(dual: Dual, name: str, decisions: Decisions = FIRST) -> MigrationPlan:
-    with tool(dual) as session:
-        seen = inspect_group(session, GROUP, with_acls=False)
-    assert seen is not None
-    made = make_plan(seen, decisions, migration_id=name, strategy="dual", made_at_ms=1)
-    assert made.can_be_applied, (made.refusals, [row.refusal for row in made.partitions])
-    return made
+    """A plan that can be applied, as soon as the group does not rebalance any more."""
+    made: list[MigrationPlan] = []
+
+    def can_be_applied() -> bool:
+        with tool(dual) as session:
+            seen = inspect_group(session, GROUP, with_acls=False)
+        assert seen is not None
+        made.append(make_plan(seen, decisions, migration_id=name, strategy="dual", made_at_ms=1))
+        return made[-1].can_be_applied
+
+    wait_until(can_be_applied, lambda: str((made[-1].refusals, [row.refusal for row in made[-1].partitions])))
+    return made[-1]
 
 
 def carry_out(dual: Dual, plan: MigrationPlan, what: str) -> None:
