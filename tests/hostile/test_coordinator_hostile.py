@@ -13,6 +13,7 @@ import random
 import select
 import socket
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,19 +34,26 @@ DEAF_BYTES_MAX = 100 * 1024 * 1024
 RSS_GROWTH_BYTES_MAX = 150 * 1024 * 1024
 """What groups, offsets and topics of a fuzzer may take at most: its names are few."""
 
+ATTACKS_MAX = 10
+
 
 def survives(release: str, folder: Path, duration_ms: int, seed: int) -> None:
     with broker_process(release, folder) as target:
         attack(target, min(5_000, duration_ms // 4), seed)  # caches and tables fill up
         before = target.rss_bytes()
-        seen = attack(target, duration_ms, seed + ATTACKERS)
+        # 0.9 passes over what it cannot read, and the answers to whatever follows with it.
+        answered_min, closed_min = (5, -1) if release.startswith("0.9") else (100, 10)
+        seen: Counter[str] = Counter()
+        for number in range(1, ATTACKS_MAX):  # one is enough where nothing else uses the processor
+            seen += attack(target, duration_ms, seed + number * ATTACKERS)
+            if seen["answered"] > answered_min and seen["closed"] > closed_min:
+                break
         target.check_unharmed()
         grown = target.rss_bytes() - before
         print(f"\n{release}, seed {seed}: {dict(seen)}; memory grew by {grown / 2**20:.1f} MiB")
         assert grown < RSS_GROWTH_BYTES_MAX, f"seed {seed}: {grown} bytes more"
-        # 0.9 passes over what it cannot read, and the answers to whatever follows with it.
-        assert seen["answered"] > (5 if release.startswith("0.9") else 100), seen
-        assert seen["closed"] > 10 or release.startswith("0.9"), seen
+        assert seen["answered"] > answered_min, seen
+        assert seen["closed"] > closed_min, seen
         for name in ("a_member_commits_and_reads_it_back", "a_newcomer_makes_the_group_rebalance"):
             target.check_serves(name)
 

@@ -416,8 +416,8 @@ PATH_CALLS: dict[ModuleType, dict[str, list[Callable[[], Any]]]] = {
         "returned_piece_name": [lambda: control_layout.returned_piece_name(1)],
     },
 }
-NO_PATHS = {"initial_control", "next_control", "phase_of", "strategy_of"}
-"""Of ``control_layout``: what makes and reads the control record, which ``control.json`` has."""
+NO_PATHS = {"initial_control", "is_group", "next_control", "phase_of", "strategy_of"}
+"""What makes and reads the control record, which ``control.json`` has, and a check of a name."""
 
 ROOTS = {
     "consumers": paths.CONSUMERS,
