@@ -12,7 +12,7 @@ import pytest
 
 from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.migrating_member import MigratingMember
-from bridge.migration.dual.machine.phase_rules import MembershipSide
+from bridge.migration.dual.machine.phase_rules import MembershipSide, ZooKeeperAssignment
 from tests.simulation_seeds import Seeds
 from tests.transcripts.migration.migrating_member_conversation import MigratingMemberConversation
 from zkconsumer.member import ownership
@@ -116,9 +116,21 @@ class Walk(MigratingMemberConversation):
             for tp in self._surplus():
                 self.do(f"zk drop {tp}")
 
+    def idle(self) -> list[TopicPartition]:
+        """What is drained although the member keeps it.  Not what ZooKeeper's side, when active, was told of."""
+        partitions, rules = self.member.partitions, self.member.rules
+        keeps_all = rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED
+        return [
+            tp
+            for tp, is_live in self.delivers.items()
+            if not is_live and not partitions[tp].is_answered and (keeps_all or partitions.is_assigned(tp))
+        ]
+
     def _surplus(self) -> list[TopicPartition]:
-        """What ZooKeeper's side owns without an assignment, and does not drain."""
+        """What ZooKeeper's side owns without an assignment, and does not drain; nothing where it computes that."""
         partitions = self.member.partitions
+        if self.member.rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED:
+            return []
         return sorted(partitions.owned - partitions.assigned.keys() - self.waits[MembershipSide.ZOOKEEPER])
 
 
@@ -134,6 +146,7 @@ def walk_from(seed: int) -> None:
         assert not walk.waits[MembershipSide.COORDINATOR], "the coordinator's group waits for nothing for ever"
         assert not walk.waits[MembershipSide.ZOOKEEPER], "nor does ZooKeeper's"
         assert walk.collections[MembershipSide.COORDINATOR] == 0, "each of its questions is answered once"
+        assert not walk.idle(), "a partition that no side gives up is read"
     except BaseException as error:
         error.add_note("\n".join(walk.story[-60:]))
         raise

@@ -14,7 +14,8 @@ this order (``_control_changed``):
     1  offsets of an earlier epoch are forgotten: they lack the provenance of the new one
     2  the rules change: from now on each command of a side is judged by them
     3  the other side becomes active: it gets what it has, and the waits of the passive side end.  After 2, because an
-       answer is final only for the active side (``is_answered``).
+       answer is final only for the active side (``is_answered``).  Its waits also end where the ZooKeeper side computes
+       its assignment: no release follows there.
     4  the committed offsets are read, where the phase needs them (RETURNING)
     5  the ZooKeeper side gets its assignment
     6  the acknowledgement is written, or taken back.  Last, because 3 and 5 may change what it says.
@@ -141,6 +142,8 @@ class MigratingMember(SideArbiter):
         if before.active_side is not self.rules.active_side:
             self._activate(self.rules.active_side)
             assert not self.partitions.awaited_by(self._passive_side), "the passive side waits for no drain"
+        if self.rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED:
+            self._end_drains_of_coordinator_side()
         if is_anew or before is not self.rules:
             reads = self.rules.active_side is COORDINATOR and self._assigns_from_coordinator
             for one in self.partitions.values():
@@ -149,6 +152,16 @@ class MigratingMember(SideArbiter):
                 # The mirrored offset of a partition without new records may be missing in ZooKeeper.
                 self._emit(val.ReadFromKafka(frozenset(self.partitions.assigned)))
         self._send_assignment()
+
+    def _end_drains_of_coordinator_side(self) -> None:
+        """The ZooKeeper side computes its assignment again, so it need not release what the coordinator side drains.
+
+        It keeps such a partition if it has not begun to release it; so the partition continues.  Otherwise it would be
+        owned, and no stream would process it (``a_rollback_comes_during_a_drain_of_the_coordinator_side``).
+        """
+        awaited = self.partitions.awaited_by(COORDINATOR)
+        self._send_drained(COORDINATOR, dict.fromkeys(awaited, UNKNOWN_POSITION))
+        self._answer_drained(tp for tp in self.partitions.drained if not self.partitions[tp].is_answered)
 
     @property
     def _passive_side(self) -> MembershipSide:
