@@ -119,3 +119,26 @@ def test_a_commit_begins_and_ends_for_the_machine_whatever_becomes_of_it() -> No
     member = Member(MemberPhase.COPIED, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME, A, B, C))
     commit(member)
     assert member.heard == [val.CommitStarted(1, frozenset(POSITIONS)), val.CommitFinished(1)]
+
+
+@pytest.mark.parametrize("has_started", [True, False])
+def test_a_commit_that_a_signal_handler_ends_by_an_exception_ends_for_the_machine_too(has_started: bool) -> None:
+    """Otherwise the member acknowledges no later phase with another order, and the migration waits for it."""
+    queued: list[Callable[[], None]] = []
+
+    class InterruptedStore(Store):
+        def call_soon(self, action: Callable[[], None]) -> None:
+            queued.append(action)
+            if len(queued) == 1:
+                if has_started:
+                    action()
+                raise KeyboardInterrupt
+
+    member = Member(MemberPhase.COPIED, InterruptedStore(ZOOKEEPER_NAME), Store(KAFKA_NAME))
+    with pytest.raises(KeyboardInterrupt):
+        commit(member)
+    for action in queued[has_started:]:
+        action()
+    both = [val.CommitStarted(1, frozenset(POSITIONS)), val.CommitFinished(1)]
+    assert member.heard == (both if has_started else [])
+    assert member.coordinator.given == {}

@@ -103,21 +103,29 @@ class MigratingCommits:
             # The listener is called before a failed member releases its partitions, and may commit them.
             is_of_listener = member.listener.is_inside_awaited_call
             call = self._pending[self._last_number] = _PendingCommit(self._last_number, dict(positions), is_of_listener)
-        member.zookeeper.event_loop.call_soon(lambda: self._start(call))
-        if not call.started.wait(timeout_ms / 1000):
-            with self._lock:
-                call.is_cancelled = not call.started.is_set()
-        if call.is_cancelled or not self._is_accepted(call):
-            self._pending.pop(call.number, None)
-            return dict.fromkeys(positions, CommitFailure(f"the control thread did not answer within {timeout_ms} ms"))
         try:
+            member.zookeeper.event_loop.call_soon(lambda: self._start(call))
+            call.started.wait(timeout_ms / 1000)
+            if not self._has_begun(call):
+                silent = CommitFailure(f"the control thread did not answer within {timeout_ms} ms")
+                return dict.fromkeys(positions, silent)
             refused = self._write(call, until_ms)
             if member.machine.rules.commit_order is call.commit_order:
                 return refused
             # The phase has changed, and so has the order: a retry uses the new one.
             return {tp: replace(why, is_transient=not why.is_permanent) for tp, why in refused.items()}
         finally:
-            member.zookeeper.event_loop.call_soon(lambda: self._finish(call))
+            # Also after an exception of a signal handler: a phase waits for the end of each commit that has started.
+            if self._has_begun(call):
+                member.zookeeper.event_loop.call_soon(lambda: self._finish(call))
+            else:
+                self._pending.pop(call.number, None)
+
+    def _has_begun(self, call: _PendingCommit) -> bool:
+        """Whether it has started, and no error has ended the member.  One that has not started is cancelled."""
+        with self._lock:
+            call.is_cancelled = not call.started.is_set()
+        return not call.is_cancelled and self._is_accepted(call)
 
     def _is_accepted(self, call: _PendingCommit) -> bool:
         """Whether the member still commits: after an error only inside of a listener call, which is made to let the
