@@ -221,6 +221,8 @@ class AssignmentExecutor:
             return True
         known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
         self._log_positions(command.offsets, known)
+        if not asked:
+            return True  # revoked or lost meanwhile: the next assignment is announced when it is complete
         self.processor.execute(
             ownership.StartFetching(
                 {tp: self._start(tp) if stored is None else stored.offset for tp, stored in known.items()},

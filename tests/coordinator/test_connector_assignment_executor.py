@@ -478,3 +478,14 @@ def test_a_filter_takes_topics_and_passes_over_internal_ones() -> None:
     spread = StreamAssignor("m", "range", exclude_internal_topics=True)
     wanted = TopicSubscription("white_list", {"t.*|__consumer_offsets": 1})
     assert spread.topics(wanted, ["t1", "u", "__consumer_offsets", "t2"]) == {"t1", "t2"}
+
+
+def test_offsets_of_partitions_that_were_revoked_meanwhile_complete_no_assignment() -> None:
+    """The member rejoins: its assignment is complete when it has the next one."""
+    world = World()
+    world.handing.start_fetching(cmd.StartPartitions(tps(0), 1))
+    [asked] = world.taken()
+    world.handing.drain(ownership.Drain(ordered(0)))
+    assert world.handing.fetched(cmd.FetchDone(asked.number, {TopicPartition("t", 0): cev.Offset(7)}))
+    assert world.taken() == []
+    assert world.shares == 0
