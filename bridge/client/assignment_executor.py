@@ -477,7 +477,9 @@ class AssignmentExecutor:
         self._observing.command_executed(command)
 
     def _move(self, threads: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """Drain the partitions that another thread of ours gets, and then move them."""
+        """Drain the partitions that another thread of ours gets, and then move them; those that do not run yet start
+        there."""
+        self._awaiting_offsets.update({tp: str(threads[tp]) for tp in self._awaiting_offsets if tp in threads})
         movers = [
             tp
             for tp, thread in sorted(threads.items())

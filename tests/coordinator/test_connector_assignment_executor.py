@@ -489,3 +489,14 @@ def test_offsets_of_partitions_that_were_revoked_meanwhile_complete_no_assignmen
     assert world.handing.fetched(cmd.FetchDone(asked.number, {TopicPartition("t", 0): cev.Offset(7)}))
     assert world.taken() == []
     assert world.shares == 0
+
+
+def test_a_partition_that_waits_for_its_offset_starts_on_the_thread_of_the_latest_assignment() -> None:
+    world = World(threads=2)
+    world.handing.start_fetching(cmd.StartPartitions(tps(1), 1))
+    [asked] = world.taken()
+    world.handing.start_fetching(cmd.StartPartitions(tps(0), 2))
+    world.taken()
+    world.handing.fetched(cmd.FetchDone(asked.number, {TopicPartition("t", 1): cev.Offset(7)}))
+    [started] = world.taken()
+    assert started.threads == {TopicPartition("t", 1): "m-1"}, "m-0 has t/0"
