@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import Hooks, TopicPartition
     from zkconsumer.zk.store import ZkStore
     from zkconsumer.zk.zk_security import ZkSecurity
+    from zkconsumer.zk.znode_formats import ControlRecord
 
 ZOOKEEPER, COORDINATOR = MembershipSide.ZOOKEEPER, MembershipSide.COORDINATOR
 
@@ -155,7 +156,7 @@ class MigratingMembership:
             security=security,
             hooks=ActiveSideHooks(self.lifecycle.hooks, partial(self.is_active, ZOOKEEPER)),
             counters=self.counters,
-            on_control=lambda control: self.handle_event(val.ControlChanged(control)),
+            on_control=self._control_changed,
             on_assignment=self._zookeeper_assignment_held,
         )
         self._coordinator_side_lifecycle = CoordinatorSideLifecycle(
@@ -402,6 +403,11 @@ class MigratingMembership:
     def metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         """The metadata of a commit of these offsets to Kafka; on the control thread."""
         return self._coordinator_side_lifecycle.commit_metadata(offsets)
+
+    def _control_changed(self, control: ControlRecord | None) -> None:
+        """The offsets first: the ZooKeeper side may become active, and starts at them."""
+        self.check_zookeeper_offsets()
+        self.handle_event(val.ControlChanged(control))
 
     def _tick(self) -> None:
         self.check_zookeeper_offsets()

@@ -42,12 +42,10 @@ from bridge.migration.dual.machine.acknowledgement import NO_GENERATION, Acknowl
 from bridge.migration.dual.machine.migrating_partitions import UNKNOWN_POSITION
 from bridge.migration.dual.machine.phase_rules import MemberPhase, MembershipSide, ZooKeeperAssignment, member_phase_of
 from bridge.migration.dual.machine.side_arbiter import COORDINATOR, ZOOKEEPER, SideArbiter
-from zkconsumer.member import ownership
 from zkconsumer.member.ownership import PartitionEvent
 
 if TYPE_CHECKING:
     from bridge.migration.dual.machine.machine_messages import MigratingMemberCommand, MigratingMemberEvent
-    from zkconsumer.types import TopicPartition
     from zkconsumer.zk.znode_formats import ControlRecord
 
 NOT_HELD_BY_ACTIVE_SIDE = "the side that is active now does not own it"
@@ -92,6 +90,7 @@ class MigratingMember(SideArbiter):
                 self._coordinator_commanded(command)
             case val.ZooKeeperOffsetsRead(stored):
                 self.positions.zookeeper_read({tp: at for tp, at in stored.items() if self.partitions.is_owned(tp)})
+                self.partitions.update_deferred_starts(stored)
                 self._sync_stores()
             case val.CommitStarted(call, partitions):
                 assert call not in self._commits, "a commit starts once"
@@ -187,9 +186,9 @@ class MigratingMember(SideArbiter):
         self._answer_drained(self.partitions.drained)
         assert self.partitions.running.keys() <= has, "nothing runs that the active side does not have"
         if side is ZOOKEEPER:
-            for tp, one in sorted(self.partitions.items()):
+            for _, one in sorted(self.partitions.items()):
                 if one.deferred_start is not None:
-                    self.partitions.start(_for_partition(one.deferred_start, tp))
+                    self.partitions.start(one.deferred_start)
                     one.deferred_start = None
         elif assigned.keys() - self.partitions.running.keys():
             # Their offsets of when they were assigned are old: other members may have owned them since.
@@ -249,13 +248,3 @@ class MigratingMember(SideArbiter):
             is_late = set(self.positions.missing_in_kafka(self.rules.commit_order))
         unknown = {tp for tp in owned if self.partitions[tp].awaits_kafka_offset or not self.positions.is_known(tp)}
         return len((self.partitions.assigned.keys() - owned) | unknown | is_late)
-
-
-def _for_partition(command: ownership.StartFetching, tp: TopicPartition) -> ownership.StartFetching:
-    """The start of one partition: some of those of the command may be dropped since, or run for the other side."""
-    return ownership.StartFetching(
-        {tp: command.positions[tp]},
-        {tp: command.threads[tp]},
-        {tp: command.sources[tp]},
-        {tp: command.epochs[tp]},
-    )

@@ -39,12 +39,13 @@ After the last step no side has the partition, and it leaves the table (``is_unu
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar
 
 from bridge.migration.dual.machine.phase_rules import MembershipSide
 from zkconsumer.member import ownership
+from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.member.state_machine import StateMachine, TransitionTable, transitions_to
 from zkconsumer.types import TopicPartition
 
@@ -148,8 +149,9 @@ class MigratingPartition(StateMachine):
         self.is_announced_new = False
         """Whether it was announced to the ZooKeeper side as new, which happens once for each assignment."""
         self.deferred_start: ownership.StartFetching | None = None
-        """The start that the ZooKeeper side sent while it was passive; it is executed when that side becomes active,
-        unless the partition runs then.  Only of an owned partition.  One command may be that of many partitions."""
+        """The start that the ZooKeeper side sent while it was passive, of this partition alone, at the offset that
+        ZooKeeper has now; it is executed when that side becomes active, unless the partition runs then.  Only of an
+        owned partition."""
         self.awaits_kafka_offset = False
         """Whether Kafka has not returned its committed offset yet; in phase ``returning`` only, and only of an assigned
         partition.  It counts as behind: nothing else shows whether ZooKeeper has the last mirrored offset."""
@@ -354,6 +356,19 @@ class MigratingPartitions:
             epochs = {tp: command.epochs[tp] for tp in fresh}
             self._emit(ownership.StartFetching(fresh, threads, sources, epochs))
 
+    def update_deferred_starts(self, stored: Mapping[TopicPartition, int]) -> None:
+        """ZooKeeper has these offsets; -1: none.
+
+        While the coordinator side is active, this member reads on, and commits to both stores.  A start at the offset
+        of the acquisition would deliver those records again.
+        """
+        for tp, at in stored.items():
+            deferred = self._table[tp].deferred_start if tp in self._table else None
+            if deferred is not None and at >= 0 and at != deferred.positions[tp]:
+                self._table[tp].deferred_start = replace(
+                    deferred, positions={tp: at}, sources={tp: OffsetSource.ZOOKEEPER}
+                )
+
     def drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Drain those that run and neither drain nor are drained: the processor refuses a second Drain."""
         fresh = self._in_state(partitions, ProcessingState.RUNNING)
@@ -416,3 +431,13 @@ class MigratingPartitions:
 
     def _in_state(self, partitions: Iterable[TopicPartition], state: ProcessingState) -> tuple[TopicPartition, ...]:
         return tuple(tp for tp in sorted(partitions) if tp in self._table and self._table[tp].state is state)
+
+
+def start_of_partition(command: ownership.StartFetching, tp: TopicPartition) -> ownership.StartFetching:
+    """The start of one partition of the command."""
+    return ownership.StartFetching(
+        {tp: command.positions[tp]},
+        {tp: command.threads[tp]},
+        {tp: command.sources[tp]},
+        {tp: command.epochs[tp]},
+    )

@@ -57,6 +57,7 @@ from bridge.migration.dual.machine.migrating_partitions import (
     MigratingPartition,
     MigratingPartitions,
     ProcessingState,
+    start_of_partition,
 )
 from bridge.migration.dual.machine.phase_rules import (
     PHASE_RULES,
@@ -187,7 +188,7 @@ class SideArbiter:
                 for tp in positions:
                     self.partitions[tp].is_owned = True
                     if not is_active:
-                        self.partitions[tp].deferred_start = command
+                        self.partitions[tp].deferred_start = start_of_partition(command, tp)
                 if is_active:
                     self.partitions.start(command)
             case ownership.Drain(partitions) if is_active:
