@@ -22,8 +22,8 @@ Order, and what breaks without it:
                           timeout, and a rebalance would wait for it that long.
     a thread of its own   a leave waits for a drain.  The control thread of the ZooKeeper side must answer that drain,
                           so it cannot wait for it.
-    answers at the end    ``_side_closed`` first drops the assignment, then fails the open writes, then ends the
-                          generation: the machine has nothing left that could wait for this side.
+    answers at the end    ``_side_closed`` first drops the assignment and ends the drains, then fails the open writes,
+                          then ends the generation: the machine has nothing left that could wait for this side.
 
 When the side fails.  While the ZooKeeper side is active, nothing of the group's work depends on the coordinator side:
 the error is logged, and the member joins again after ``REJOIN_DELAY_MS``.  Meanwhile it does not acknowledge the phase,
@@ -332,9 +332,11 @@ class CoordinatorSideLifecycle:
         self.side, self.leave_thread = None, None
         member.listener.other_listeners = []
         self.has_assignment = False
-        assigned = tuple(sorted(member.machine.partitions.assigned))
-        if assigned:
-            drop = ownership.DropPartitions(assigned, "the coordinator's group was left")
+        partitions = member.machine.partitions
+        # A drain of the side that was not answered is void: otherwise its partition would never continue.
+        held = tuple(sorted(partitions.assigned.keys() | partitions.awaited_by(COORDINATOR_SIDE)))
+        if held:
+            drop = ownership.DropPartitions(held, "the coordinator's group was left")
             member.handle_event(val.SideCommanded(COORDINATOR_SIDE, drop))
         self._fail_writes(set(self._open_writes))
         if member.machine.generation != NO_GENERATION:
