@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from bridge.migration.dual.connector.coordinator_side_lifecycle import CoordinatorSideLifecycle
+import pytest
+
+from bridge.migration.dual.connector.coordinator_side_lifecycle import REJOIN_DELAY_MS, CoordinatorSideLifecycle
 from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.migrating_member import MigratingMember
 from tests.transcripts.migration.migrating_member_conversation import MigratingMemberConversation
@@ -41,3 +43,18 @@ def test_a_partition_that_the_closed_side_was_draining_continues_when_the_next_s
     lifecycle._side_closed()
     talk.handle("generation 5")
     assert "processor: move t/0=me-0" in talk.handle("co start t/0=15")
+
+
+def test_a_phase_that_comes_while_a_failed_side_is_closed_does_not_wait_for_the_pause_after_the_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr(CoordinatorSideLifecycle, "_open", lambda _, subscription: opened.append(subscription))
+    member = Member(MigratingMember())
+    lifecycle = CoordinatorSideLifecycle(cast("Any", member), *cast("Any", (None,) * 4))
+    lifecycle.subscription = cast("Any", "a subscription")
+    lifecycle.side = lifecycle.leave_thread = cast("Any", object())
+    lifecycle._rejoin_at_ms = member.clock.now_ms() + REJOIN_DELAY_MS
+    lifecycle.set_protocols(("private", "range"))
+    lifecycle._side_closed()
+    assert opened == ["a subscription"]

@@ -131,6 +131,7 @@ class CoordinatorSideLifecycle:
         A new phase does not wait for the pause after an error: the operator may have corrected the cause.
         """
         self._wanted = protocols
+        self._rejoin_at_ms = 0
         self._apply_protocols()
 
     def tick(self) -> None:
