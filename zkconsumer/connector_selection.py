@@ -18,7 +18,7 @@ from typing import Any
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.connector_base import ConsumerConnector
-from zkconsumer.errors import InvalidConfigException
+from zkconsumer.errors import InvalidConfigException, UsageError
 
 CONNECTOR_KEY = "consumer.connector"
 ENTRY_POINTS = "zkconsumer.connectors"
@@ -38,14 +38,20 @@ ZOOKEEPER = ConnectorKind(ConsumerConfig, ZookeeperConsumerConnector)
 def read_config(properties: Mapping[str, object]) -> ConsumerConfig:
     """The configuration in these properties, for the connector that they name.
 
-    Raises ``InvalidConfigException`` with a line for each problem.
+    Raises ``InvalidConfigException`` with a line for each problem, and ``UsageError`` for what is no mapping.
     """
+    if not isinstance(properties, Mapping):
+        raise UsageError(
+            f"the properties must be a mapping from keys to values, not {type(properties).__name__}: read a file with "
+            'zkconsumer.ConsumerConfig.from_properties("consumer.properties")'
+        )
     return _kind(str(properties.get(CONNECTOR_KEY, "")).strip()).config_class.from_properties(properties)
 
 
 def create_connector(config: ConsumerConfig) -> ConsumerConnector[Any]:
     """The connector that the configuration names.  Raises what the constructor of its class raises."""
-    kind = _kind(config.consumer_connector)
+    # What is no configuration is an error that the constructor explains.
+    kind = _kind(config.consumer_connector) if isinstance(config, ConsumerConfig) else ZOOKEEPER
     # Each class of connectors has its own signature, and accepts the configuration alone.
     create: Any = kind.connector_class
     connector: ConsumerConnector[Any] = create(config)

@@ -97,3 +97,11 @@ def test_a_program_that_creates_another_connector_itself_gets_an_error(broker: E
         CoordinatorConsumerConnector(config_of(broker, consumer_connector="zookeeper"))
     with pytest.raises(UsageError, match=r"consumer\.connector=coordinator, but the program creates a MigratingC"):
         MigratingConsumerConnector(config_of(broker, consumer_connector="coordinator"))
+
+
+def test_what_is_no_configuration_is_a_usage_error() -> None:
+    properties = {"group.id": "g", "zookeeper.connect": "127.0.0.1:1"}
+    with pytest.raises(UsageError, match="takes a ConsumerConfig, not dict"):
+        Consumer.createJavaConsumerConnector(properties)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="must be a mapping from keys to values, not str"):
+        OldConsumerConfig("consumer.properties")  # type: ignore[arg-type]
