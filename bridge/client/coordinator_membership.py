@@ -336,9 +336,7 @@ class CoordinatorMembership:
         Waits for a running call of the rebalance listener, unless the listener itself calls this.
         """
         self.listener.report_early_return()
-        patience_ms = self._settings.limits.drain_ms + LEAVE_GRACE_MS
-        if self.failure is not None:
-            patience_ms += self._listener_ms
+        patience_ms = self._settings.limits.drain_ms + LEAVE_GRACE_MS + self._listener_ms
         self.event_loop.call_soon(lambda: self._leave(patience_ms))
         return self._has_left.wait((patience_ms + CLOSE_STEP_MS) / 1000)
 

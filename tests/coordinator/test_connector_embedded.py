@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -44,7 +46,7 @@ from zkconsumer.kafka.group.errors import (
     InvalidSessionTimeoutException,
     UnsupportedVersionException,
 )
-from zkconsumer.kafka.group.events import Offset
+from zkconsumer.kafka.group.events import Offset, RejoinAsked
 from zkconsumer.kafka.metadata_client import fetch_topics
 from zkconsumer.member import ownership
 from zkconsumer.testing.sandbox import waiting
@@ -737,3 +739,36 @@ def test_a_program_that_waits_for_a_record_is_no_program_that_is_stuck(broker: E
     assert came() == 1
     assert connector.counters.get("poll_timeout_expired", 0) == 0
     assert connector.counters["joined"] == 1
+
+
+def test_a_close_waits_for_a_running_call_of_the_listener_before_it_leaves_the_group(
+    broker: EmbeddedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the call returns the partitions are not given away: the program may still process their records."""
+    monkeypatch.setattr(membership_module, "LEAVE_GRACE_MS", 100)
+    entered, order = threading.Event(), list[str]()
+
+    class SlowListener(Listener):
+        def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
+            if partitions:
+                entered.set()
+                time.sleep(1.5)
+                order.append("returned")
+
+    fill(broker)
+    first = make(auto_commit_enable=False, rebalance_listener_timeout_ms=10_000)
+    first.set_consumer_rebalance_listener(SlowListener())
+    [a] = first.create_message_streams({"t": 1})["t"]
+    read_until(a, 20)
+    membership = first._member.membership
+    stopped = membership.stopped
+
+    def leaves() -> None:
+        order.append("left")
+        stopped()
+
+    monkeypatch.setattr(membership, "stopped", leaves)
+    membership.event_loop.call_soon(lambda: membership.event_loop.dispatch(RejoinAsked("test")))
+    assert entered.wait(10)
+    first.close()
+    assert order == ["returned", "left"]
