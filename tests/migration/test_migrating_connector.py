@@ -11,7 +11,9 @@ from contextlib import suppress
 import pytest
 
 from bridge import CoordinatorConsumerConfig
+from bridge.client.coordinator_membership import CoordinatorMembership
 from bridge.migration.dual.connector import committed_offset_reader
+from bridge.migration.dual.connector.coordinator_side_lifecycle import CoordinatorSideLifecycle
 from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
 from bridge.migration.dual.connector.migration_assignor import migration_protocol_name
 from bridge.migration.dual.machine.phase_rules import CommitOrder
@@ -36,6 +38,7 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.kafka.group.commands import Send
 from zkconsumer.kafka.group.errors import GroupAuthorizationException
+from zkconsumer.member.group_view import TopicSubscription
 from zkconsumer.member.offset_committer import NOT_OWNER
 from zkconsumer.member.offset_stores import CommitFailure
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
@@ -821,3 +824,34 @@ def test_a_stuck_program_counts_from_when_the_coordinators_side_is_active(dual: 
         return len(a.assignment) == len(b.assignment) == 3
 
     wait_until(asks(is_back), "it is back")
+
+
+def test_a_coordinator_side_that_is_being_opened_when_the_program_closes_leaves_its_group(
+    dual: Dual, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the coordinator keeps its member until the session timeout, and each rebalance waits for it."""
+    opening, goes_on, left = threading.Event(), threading.Event(), list[str]()
+    really_open, really_leave = CoordinatorSideLifecycle._open, CoordinatorMembership.leave
+
+    def slow_open(lifecycle: CoordinatorSideLifecycle, subscription: TopicSubscription) -> None:
+        opening.set()
+        assert goes_on.wait(10)
+        really_open(lifecycle, subscription)
+
+    def leave(membership: CoordinatorMembership) -> bool:
+        left.append(membership.id)
+        return really_leave(membership)
+
+    monkeypatch.setattr(CoordinatorSideLifecycle, "_open", slow_open)
+    monkeypatch.setattr(CoordinatorMembership, "leave", leave)
+    member = dual.member("a")
+    streams_of(member)
+    dual.say("armed")
+    assert opening.wait(10)
+    closes = threading.Thread(target=member.close)
+    closes.start()
+    wait_until(lambda: member._member.membership._coordinator_side_lifecycle.is_closing, "the close has begun")
+    time.sleep(0.1)
+    goes_on.set()
+    closes.join(20)
+    assert left == [member.consumer_id]

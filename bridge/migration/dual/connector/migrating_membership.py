@@ -271,7 +271,10 @@ class MigratingMembership:
         coordinator = self.coordinator
         self.listener.report_early_return()
         if coordinator is None:
-            return self.zookeeper.leave()
+            has_left = self.zookeeper.leave()
+            # The control thread has answered, so a side that it was opening exists now, and no other one follows.
+            late = self.coordinator
+            return (late is None or late.leave()) and has_left
         coordinator.listener.report_early_return()
         leaves = [self.zookeeper.leave, coordinator.leave]
         if self.is_active(COORDINATOR):
