@@ -91,7 +91,10 @@ class SocketTransport:
         """The timeouts that were last set in the kernel: option -> ms."""
 
     def open(self, deadline_ms: int) -> None:
-        addresses = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        try:
+            addresses = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:  # a label that IDNA does not allow: empty, or longer than 63 characters
+            raise socket.gaierror(socket.EAI_NONAME, str(error)) from error
         last_error: OSError = OSError(f"{self._host} has no address")
         for family, kind, protocol, _, address in addresses[:ADDRESSES_MAX]:
             try:

@@ -331,6 +331,13 @@ def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.reason is ConnectionFailureReason.UNRESOLVED
 
 
+@pytest.mark.parametrize("host", ["broker..example", "b" * 64 + ".example"])
+def test_a_name_that_no_host_can_have_has_no_address(host: str) -> None:
+    with pytest.raises(BrokerConnectionError, match=r"the name b.* has no address .*label.* correct DNS") as caught:
+        BlockingConnection(host, 9092).request(METADATA, 0, ALL, TIMEOUT_MS)
+    assert caught.value.reason is ConnectionFailureReason.UNRESOLVED
+
+
 def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = FakeCluster()
     with cluster.serve(), socket.create_server(("127.0.0.1", 0)) as unused:
