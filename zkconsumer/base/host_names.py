@@ -30,3 +30,17 @@ def check_host_names(setting: str, addresses: Iterable[tuple[str, int]]) -> None
         raise UnknownHostException(
             f"no host of {setting} has an address: {names}; correct the host name, or DNS on this machine"
         )
+
+
+def possible_hosts(addresses: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """The addresses whose names a host can have: no label is empty, or longer than 63 characters; all, if none can."""
+    given = tuple(addresses)
+    return tuple(address for address in given if _is_possible(address[0])) or given
+
+
+def _is_possible(host: str) -> bool:
+    try:
+        host.encode("idna")  # as ``getaddrinfo`` does
+    except UnicodeError:
+        return False
+    return True

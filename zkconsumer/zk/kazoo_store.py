@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.base.host_names import check_host_names
+from zkconsumer.base.host_names import check_host_names, possible_hosts
 from zkconsumer.errors import (
     ChrootMissing,
     ForkedError,
@@ -25,7 +25,7 @@ from zkconsumer.errors import (
     ZkTimeoutException,
 )
 from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended
-from zkconsumer.zk.connect_string import parse_connect
+from zkconsumer.zk.connect_string import ConnectString, parse_connect
 from zkconsumer.zk.four_letter_words import host_of_session
 from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, ZooKeeperConnection
 from zkconsumer.zk.packets import CODE_NO_AUTH, CODE_NO_NODE, CODE_OK, decode_event, encode, store_error_of
@@ -65,10 +65,11 @@ class KazooStore:
     ) -> None:
         check_libraries(security.login)
         self._servers = parse_connect(connect)
+        self._tried = ConnectString(possible_hosts(self._servers.hosts))
         self._security = security
         self._pipeline = Pipeline(self._servers.chroot)
         self._connection = ZooKeeperConnection(
-            self._servers.addresses,
+            self._tried.addresses,
             session_timeout_ms,
             clock,
             send_queued=self._send_queued,
@@ -143,7 +144,7 @@ class KazooStore:
         self._connection.wake()
 
     def host_of(self, session_id: int, timeout_ms: int) -> str | None:
-        return host_of_session(self._servers.hosts, session_id, timeout_ms, self._security.tls)
+        return host_of_session(self._tried.hosts, session_id, timeout_ms, self._security.tls)
 
     def close(self, timeout_ms: int) -> bool:
         """As ``ZkStore.close``.  In a forked child it does nothing: the session belongs to the parent."""

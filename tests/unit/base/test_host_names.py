@@ -14,9 +14,11 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.host_names import check_host_names
 from zkconsumer.cli import main
 from zkconsumer.errors import BrokerUnreachable, UnavailableError, UnknownHostException, ZkTimeoutException
+from zkconsumer.zk.kazoo_store import KazooStore
 
 NOWHERE = "no-such-host.invalid"
 AT_ONCE_MS = 5_000
+SHORT_MS = 500
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +46,15 @@ def test_the_error_names_the_setting_and_every_host() -> None:
         f"no host of bootstrap.servers has an address: {NOWHERE} (Name or service not known), a..b ("
     )
     assert str(caught.value).endswith("correct the host name, or DNS on this machine")
+
+
+def test_a_zookeeper_server_whose_name_no_host_can_have_does_not_hinder_the_others() -> None:
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        other = f"127.0.0.1:{refusing.getsockname()[1]}"
+        store = KazooStore(f"a..b:2181,{other},{'a' * 64}.b:2181", AT_ONCE_MS)
+        with pytest.raises(ZkTimeoutException, match=rf"at a\.\.b:2181,{other},.*\({other}: Connection refused\)"):
+            store.start(SHORT_MS)
 
 
 def test_whoever_waits_for_a_store_waits_for_its_name_too() -> None:
