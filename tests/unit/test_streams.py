@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -137,6 +138,21 @@ def test_a_time_out_of_0_is_one_look() -> None:
     lane.put(lane.info(), records_of([0]))
     assert lane.iterator.has_next()
     assert offsets(lane, 1) == [0]
+
+
+@pytest.mark.parametrize("call", ["next", "has_next"])
+def test_chunks_without_a_record_do_not_prolong_the_time_out(call: str) -> None:
+    """Markers of transactions, and records of aborted ones that ``read_committed`` leaves out."""
+    lane = Lane(timeout_ms=4 * SHORT_MS)
+    info = lane.info()
+    ended = run_in_thread(getattr(lane.iterator, call))
+    for offset in range(20):
+        time.sleep(SHORT_MS / 1000)
+        lane.put(info, build_record_set([Record(offset, 1_000, 0, b"\0\0\0\0", b"")], 2, control=True))
+    with pytest.raises(ConsumerTimeoutException, match=r"consumer\.timeout\.ms=200"):
+        ended(SHORT_MS)
+    lane.put(info, records_of([20]))
+    assert offsets(lane, 1) == [20]
 
 
 def test_without_a_time_out_the_iterator_waits_until_something_comes() -> None:

@@ -199,10 +199,13 @@ class ChunkReader(Generic[U]):
 
     def _read(self) -> bool:
         """Decode one record, or one table, and keep it; False: the stream has ended."""
+        started_ms = None
         while True:
             found = self._open
             if found is None or self._queue.is_ended:
-                found = self._open = self._open_chunk()
+                if started_ms is None:
+                    started_ms = SYSTEM_CLOCK.now_ms()
+                found = self._open = self._open_chunk(started_ms)
                 if found is None:
                     return False
             chunk, units = found
@@ -224,8 +227,9 @@ class ChunkReader(Generic[U]):
             # So that this chunk is not kept in memory while the stream waits for the next one.
             del found, chunk, units
 
-    def _open_chunk(self) -> tuple[FetchedDataChunk, Iterator[U]] | None:
-        while isinstance(taken := self._queue.take(self.timeout_ms), FetchedDataChunk) and taken.is_stale:
+    def _open_chunk(self, started_ms: int) -> tuple[FetchedDataChunk, Iterator[U]] | None:
+        """Open the next chunk.  The timeout counts from ``started_ms``, because chunks without a record may arrive."""
+        while isinstance(taken := self._queue.take(self._left_ms(started_ms)), FetchedDataChunk) and taken.is_stale:
             self._queue.finish(taken)
         if taken is None:
             self._state = IteratorState.NOT_READY
@@ -249,6 +253,9 @@ class ChunkReader(Generic[U]):
             info.tally.position = RecordSetPosition()
             self._resumable_chunk = taken
         return taken, self._decode(taken, self._first_undelivered(taken))
+
+    def _left_ms(self, started_ms: int) -> int | None:
+        return None if self.timeout_ms is None else max(0, self.timeout_ms - (SYSTEM_CLOCK.now_ms() - started_ms))
 
     def _wait_for_lease(self, chunk: FetchedDataChunk) -> bool:
         """Wait until records may be delivered; False: the partition has left, or the stream ended, meanwhile."""
