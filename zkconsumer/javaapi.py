@@ -59,6 +59,7 @@ from zkconsumer.javaapi_simple import (
     TopicMetadataRequest,
     TopicMetadataResponse,
 )
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata as _OffsetAndMetadata
 from zkconsumer.member.topic_count import ConsumerThreadId
 from zkconsumer.member.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.streams import ConsumerIterator as _Iterator
@@ -336,13 +337,21 @@ class ConsumerConnector:
         self.connector.set_consumer_rebalance_listener(_ListenerAdapter(consumerRebalanceListener))
 
     def commitOffsets(
-        self, offsets_or_retry: Mapping[TopicPartition, int] | bool = True, retryOnFailure: bool = True
+        self,
+        offsets_or_retry: Mapping[TopicPartition, int | _OffsetAndMetadata] | bool = True,
+        retryOnFailure: bool = True,
     ) -> None:
-        """``commitOffsets()``, ``commitOffsets(retryOnFailure)`` and ``commitOffsets(offsets, retryOnFailure)``."""
+        """``commitOffsets()``, ``commitOffsets(retryOnFailure)`` and ``commitOffsets(offsets, retryOnFailure)``.
+
+        An offset may be a number, or an ``OffsetAndMetadata`` as in Java, whose metadata are not stored.
+        """
         if isinstance(offsets_or_retry, bool):
             self.connector.commit_offsets(retry_on_failure=offsets_or_retry)
-        else:
-            self.connector.commit_offsets(offsets_or_retry, retry_on_failure=retryOnFailure)
+            return
+        offsets: Any = offsets_or_retry
+        if isinstance(offsets, Mapping):
+            offsets = {tp: x.offset if isinstance(x, _OffsetAndMetadata) else x for tp, x in offsets.items()}
+        self.connector.commit_offsets(offsets, retry_on_failure=retryOnFailure)
 
     def shutdown(self) -> None:
         self.connector.shutdown()

@@ -108,6 +108,10 @@ def test_commit_offsets_takes_a_map_of_next_offsets(
     connector.createMessageStreams({"t": 1})["t"][0].iterator().next()
     connector.commitOffsets({TopicPartition("t", 0): 7}, True)
     assert world.offsets("g1", "t") == {0: 7}
+    connector.commitOffsets({javaapi.TopicAndPartition("t", 0): javaapi.OffsetAndMetadata(8, "as in Java")}, True)
+    assert world.offsets("g1", "t") == {0: 8}
+    with pytest.raises(errors.UsageError, match="mapping"):
+        connector.commitOffsets([7], True)
 
 
 def test_shutdown_ends_the_streams_and_may_be_called_twice(
