@@ -20,6 +20,9 @@ from zkconsumer.base.clock import Clock
 ADDRESSES_MAX = 8
 """How many addresses of one host name are tried."""
 
+WAIT_MS_MAX = 24 * 24 * 3_600_000
+"""The longest wait: 24 days, because a system call takes at most 2^31 - 1 ms.  A longer timeout ends then."""
+
 HAS_WAIT_ALL: Final = hasattr(socket, "MSG_WAITALL")
 SECONDS_AND_MICROSECONDS = struct.Struct("@ll")
 """``struct timeval``, the value of SO_RCVTIMEO and SO_SNDTIMEO on 64-bit Linux and macOS."""
@@ -158,7 +161,7 @@ class SocketTransport:
         return filled
 
     def wait(self, deadline_ms: int) -> bool:
-        return self._wait(self._opened(), selectors.EVENT_READ, max(0, deadline_ms - self._clock.now_ms()) / 1000)
+        return self._wait(self._opened(), selectors.EVENT_READ, max(0, self._left_ms(deadline_ms)) / 1000)
 
     def abort(self) -> None:
         with self._lock:
@@ -206,10 +209,13 @@ class SocketTransport:
 
     def _left(self, deadline_ms: int) -> float:
         """Seconds to the deadline.  Never 0, which would mean "do not wait at all" or "without a limit"."""
-        left_ms = deadline_ms - self._clock.now_ms()
+        left_ms = self._left_ms(deadline_ms)
         if left_ms <= 0:
             raise TimeoutError
         return left_ms / 1000
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        return min(WAIT_MS_MAX, deadline_ms - self._clock.now_ms())
 
 
 def _is_main_thread() -> bool:

@@ -338,6 +338,19 @@ def test_a_name_that_no_host_can_have_has_no_address(host: str) -> None:
     assert caught.value.reason is ConnectionFailureReason.UNRESOLVED
 
 
+@pytest.mark.parametrize("timeout_ms", [2**31 - 1, 2**31 + 60_000])
+def test_a_timeout_may_be_longer_than_a_system_call_can_wait(timeout_ms: int) -> None:
+    """``Integer.MAX_VALUE`` of a Java program; a fetch may wait ``max_wait_ms`` longer."""
+    cluster = FakeCluster()
+    with cluster.serve():
+        _, host, port = cluster.address(0)
+        connection = BlockingConnection(host, port, connect_timeout_ms=timeout_ms)
+        assert connection.request(METADATA, 0, ALL, timeout_ms).brokers
+        connection.send(METADATA, 0, ALL, timeout_ms)
+        assert connection.has_response(timeout_ms)
+        connection.close()
+
+
 def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = FakeCluster()
     with cluster.serve(), socket.create_server(("127.0.0.1", 0)) as unused:
