@@ -67,6 +67,7 @@ from zkconsumer.streams import DeliveringIterator
 from zkconsumer.streams import KafkaStream as _Stream
 from zkconsumer.streams import MessageAndMetadata as _Message
 from zkconsumer.types import TopicPartition
+from zkconsumer.utf8 import string_function
 from zkconsumer.zk.topic_watcher import ZookeeperTopicEventWatcher as _TopicWatcher
 
 __all__ = [
@@ -144,13 +145,21 @@ class DefaultDecoder:
 
 
 class StringDecoder:
-    """Text in the encoding of the property ``serializer.encoding``; default UTF-8."""
+    """Text in the encoding of the property ``serializer.encoding``; default UTF-8.
+
+    As in Java, malformed bytes become U+FFFD, and UTF-16 without a byte order mark is big-endian.  ``UsageError``:
+    Python has no such encoding.
+    """
 
     def __init__(self, props: Mapping[str, str] | None = None) -> None:
         self.encoding = (props or {}).get("serializer.encoding", "utf-8")
+        try:
+            string_function(self.encoding)
+        except LookupError as error:
+            raise UsageError(f"serializer.encoding is {self.encoding!r}, which Python does not have") from error
 
     def fromBytes(self, data: bytes) -> str:
-        return data.decode(self.encoding)
+        return string_function(self.encoding)(data)
 
 
 class LongDecoder:

@@ -12,7 +12,6 @@ Differences from Java: an unknown encoding is an error when the consumer is crea
 
 from __future__ import annotations
 
-import codecs
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from bridge.client.class_loader import create_from_path, missing_methods
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.kafka.fetch.fetched_records import Deserializer, RecordHeaders
 from zkconsumer.kafka.group.errors import SerializationException
+from zkconsumer.utf8 import string_function
 
 JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 ENCODING_KEY = "deserializer.encoding"
@@ -74,23 +74,6 @@ def number_function(form: str, name: str) -> Callable[[bytes], int | float]:
 def deserialize_void(data: bytes) -> None:
     """Raise: a record that is read with this deserializer has no bytes."""
     raise SerializationException(f"Data should be null for a VoidDeserializer, and has {len(data)} bytes")
-
-
-def string_function(encoding: str) -> Callable[[bytes], str]:
-    """Decodes text as ``new String(data, encoding)``: malformed bytes become U+FFFD.
-
-    UTF-16 and UTF-32 without a byte order mark are big-endian, as in Java.  ``LookupError``: Python has no such
-    encoding.
-    """
-    codec = codecs.lookup(encoding).name
-    b"0".decode(codec, "replace")  # LookupError: the codec is not one of text, as hex
-    marks = {
-        "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
-        "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
-    }.get(codec)
-    if marks is None:
-        return lambda data: data.decode(codec, "replace")
-    return lambda data: data.decode(codec if data.startswith(marks) else f"{codec}-be", "replace")
 
 
 def uuid_function(encoding: str) -> Callable[[bytes], UUID]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,6 +61,9 @@ def test_a_stream_is_read_with_has_next_and_next(world: FakeEnvironment, connect
     [
         (StringDecoder(), "grün".encode(), "grün"),
         (StringDecoder({"serializer.encoding": "latin-1"}), "grün".encode("latin-1"), "grün"),
+        (StringDecoder(), b"gr\xfcn", "gr\ufffdn"),
+        (StringDecoder({"serializer.encoding": "UTF-16"}), "grün".encode("utf-16-be"), "grün"),
+        (StringDecoder({"serializer.encoding": "UTF-16"}), "grün".encode("utf-16"), "grün"),
         (LongDecoder(), b"\xff" * 8, -1),
         (IntegerDecoder(), b"\x00\x00\x01\x00", 256),
     ],
@@ -70,6 +74,15 @@ def test_values_are_decoded_by_the_decoder_that_was_given(
     world.cluster.append("t", 0, [data])
     stream = connector.createMessageStreams({"t": 1}, StringDecoder(), decoder)["t"][0]
     assert next(iter(stream)).message() == value
+
+
+def test_a_decoder_of_text_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(StringDecoder())).fromBytes(b"a") == "a"
+
+
+def test_an_encoding_that_does_not_exist_is_an_error_of_the_decoder() -> None:
+    with pytest.raises(errors.UsageError, match=r"serializer\.encoding is 'UTF-9', which Python does not have"):
+        StringDecoder({"serializer.encoding": "UTF-9"})
 
 
 def test_peek_shows_what_next_gives(world: FakeEnvironment, connector: javaapi.ConsumerConnector) -> None:
