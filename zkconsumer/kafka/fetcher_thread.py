@@ -249,8 +249,8 @@ class ConsumerFetcherThread:
         self._paused_until: dict[TopicPartition, int] = {}
         self._too_large_at: dict[TopicPartition, int] = {}
         self._raised_fetch_size: dict[TopicPartition, _PartitionFetchState] = {}
-        """Partitions with a raised ``bytes_max``.  Only the first one is requested, so that the response keeps to its
-        limit."""
+        """Partitions with a raised ``bytes_max``.  Only the first one that can be requested is, so that the response
+        keeps to its limit."""
         self._logged_errors: dict[TopicPartition, str] = {}
         self._errors_to_log: dict[str, list[TopicPartition]] = {}
         self._budget = budget
@@ -372,6 +372,8 @@ class ConsumerFetcherThread:
 
     def _update_changed(self) -> None:
         touched, self._to_recheck = self._to_recheck, {}
+        if not self._raised_fetch_size.keys().isdisjoint(touched):
+            touched |= self._raised_fetch_size  # which of them is requested may have changed
         for tp, reading in touched.items():
             self._update_partition(tp, reading)
 
@@ -383,15 +385,18 @@ class ConsumerFetcherThread:
         if self._partitions.get(tp) is not reading:
             return
         self._changed[tp] = None
-        is_left_out = (
-            tp in self._paused_until
-            or tp in self._too_large_at
-            or self._queues[reading.info.queue].is_full
-            or (tp in self._raised_fetch_size and next(iter(self._raised_fetch_size)) != tp)
-        )
+        is_left_out = not self._may_be_requested(tp, reading)
+        if not is_left_out and tp in self._raised_fetch_size:
+            raised = self._raised_fetch_size.items()
+            is_left_out = tp != next(each for each, other in raised if self._may_be_requested(each, other))
         is_placed = reading.info.fetch_offset >= 0
         _set_membership_in(self._without_offset, tp, reading, is_in=not is_left_out and not is_placed)
         _set_membership_in(self._fetchable, tp, reading, is_in=not is_left_out and is_placed)
+
+    def _may_be_requested(self, tp: TopicPartition, reading: _PartitionFetchState) -> bool:
+        """Whether this partition does not wait for a time, for its stream, or for the program."""
+        is_waiting = tp in self._paused_until or tp in self._too_large_at
+        return not is_waiting and not self._queues[reading.info.queue].is_full
 
     def _apply_changes(self) -> None:
         """Add the new partitions, and remove those that have left."""

@@ -877,6 +877,24 @@ def test_several_partitions_with_oversize_messages_are_asked_for_one_after_the_o
         assert sum(row.partition_max_bytes > 200 for topic in body.topics for row in topic.partitions) <= 1
 
 
+def test_an_oversize_message_for_a_stream_that_stands_still_does_not_hold_back_one_for_another_stream(
+    bench: MakeBench,
+) -> None:
+    """Partition 1 fills the queue of the stream before the message of partition 0 is requested with its size."""
+    cluster = FakeCluster(release="0.8.2.2")
+    cluster.create_topic(TOPIC, 3)
+    made = bench(cluster, streams=2, chunks_max=1, partition_max_bytes=200, max_wait_ms=HELD_MS)
+    made.start(0, 1, stream=0)
+    made.start(2, stream=1)
+    wait_until(lambda: any(len(body.topics[0].partitions) == 3 for body in made.fetches()), "all are requested")
+    cluster.append(TOPIC, 1, [b"a"])
+    wait_until(lambda: len(made.queues[0]), "the queue is full, and the next request was sent before")
+    for partition in (0, 2):
+        cluster.append(TOPIC, partition, [b"x" * 1_000] * 2)
+    assert made.take(2, stream=1) == {2: [0, 1]}
+    assert made.take(3) == {0: [0, 1], 1: [0]}
+
+
 def test_a_message_too_large_at_any_size_is_queued_once_and_asked_for_again_only_past_it(bench: MakeBench) -> None:
     cluster = FakeCluster(release="0.8.2.2")
     cluster.create_topic(TOPIC, 2)
