@@ -24,7 +24,14 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, KafkaException, RemoteProtocolError, UsageError
+from zkconsumer.errors import (
+    BrokerUnreachable,
+    ConnectorClosed,
+    KafkaException,
+    RemoteProtocolError,
+    UsageError,
+    ZkConsumerError,
+)
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection, ConnectionFactory
 from zkconsumer.kafka.error_codes import NONE as NO_ERROR
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
@@ -73,6 +80,7 @@ from zkconsumer.zk.paths import check_client_id
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+T = TypeVar("T")
 
 VersionChooser = Callable[[SupportedVersions], int]
 """Selects the version of a request that has none."""
@@ -359,17 +367,26 @@ class SimpleConsumer:
 
         with self._request_lock:
             try:
-                return once()
-            except (BrokerUnreachable, RemoteProtocolError) as error:
-                log.info("simple-consumer-reconnecting broker=%s:%d reason=%r", self.host, self.port, str(error))
-                self.disconnect()
-            try:
-                return once()
-            except (BrokerUnreachable, RemoteProtocolError) as error:
-                self.disconnect()
-                if request.version is not None and isinstance(error, BrokerConnectionError):
-                    _add_advice(error, api, request.version)
+                return self._repeated_once(once, api, request.version)
+            except ZkConsumerError:
                 raise
+            except BaseException:  # of a signal handler: the request may have been sent, and nobody receives its answer
+                self.disconnect()
+                raise
+
+    def _repeated_once(self, once: Callable[[], T], api: Api[Any, Any], version: int | None) -> T:
+        try:
+            return once()
+        except (BrokerUnreachable, RemoteProtocolError) as error:
+            log.info("simple-consumer-reconnecting broker=%s:%d reason=%r", self.host, self.port, str(error))
+            self.disconnect()
+        try:
+            return once()
+        except (BrokerUnreachable, RemoteProtocolError) as error:
+            self.disconnect()
+            if version is not None and isinstance(error, BrokerConnectionError):
+                _add_advice(error, api, version)
+            raise
 
     def _connected(self) -> Connection:
         with self._connection_lock:

@@ -25,7 +25,7 @@ from zkconsumer.errors import (
     UsageError,
 )
 from zkconsumer.kafka import version_negotiation
-from zkconsumer.kafka.broker_connection import Connection
+from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.simple_consumer import SimpleConsumer
@@ -97,6 +97,26 @@ def test_a_connection_that_broke_is_opened_again_and_the_request_sent_once_more(
     assert values(consumer, a_fetch()) == [b"a", b"b"]
     cluster.stop_broker(0)
     cluster.start_broker(0)
+    assert values(consumer, a_fetch()) == [b"a", b"b"]
+
+
+class Alarm(Exception):
+    """What a signal handler of the program raises."""
+
+
+def test_a_signal_handler_that_raises_between_a_request_and_its_answer_ends_only_this_request(
+    consumer: SimpleConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = BlockingConnection.receive
+
+    def interrupted(*_: object, **__: object) -> None:
+        monkeypatch.setattr(BlockingConnection, "receive", receive)
+        raise Alarm
+
+    consumer.connect()
+    monkeypatch.setattr(BlockingConnection, "receive", interrupted)
+    with pytest.raises(Alarm):
+        consumer.fetch(a_fetch())
     assert values(consumer, a_fetch()) == [b"a", b"b"]
 
 
