@@ -57,10 +57,12 @@ def resolve_ranges(
         first = _in_log(starting[tp], log)
         end = _in_log(ending[tp], log)
         if first > end and ending[tp] == LATEST_TIME:
+            ranges[tp] = OffsetRange(tp, end, end)
+            if first <= log.latest:  # the group has read records of transactions that are open
+                continue
             missing.append(
                 f"{tp}: starts at {first}, but the log ends at {end} (was the topic created again, or truncated?)"
             )
-            ranges[tp] = OffsetRange(tp, end, end)
             continue
         if first > end:
             crossed.append(f"{tp} starts at {first} and ends before {end}")

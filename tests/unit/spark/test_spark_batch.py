@@ -138,6 +138,20 @@ def test_a_committed_batch_ends_before_an_open_transaction(filled: FakeEnvironme
     assert ranges(filled, **{"kafka.isolation.level": "read_committed"}) == [("orders/0", first, end + 4), other]
 
 
+def test_a_group_that_is_inside_of_an_open_transaction_has_nothing_to_read_there(filled: FakeEnvironment) -> None:
+    log = Transactions(filled.cluster, "orders")
+    log.end_offset = end = filled.cluster.log_end("orders", 0)
+    log.records(7, 3)
+    stand(filled, {0: end + 2, 1: 3})
+    committed = {"group.id": "g", "kafka.isolation.level": "read_committed"}
+    assert ranges(filled, **committed) == [("orders/1", 3, 5)]
+    log.end(7, ABORT)
+    assert ranges(filled, **committed) == [("orders/0", end + 2, end + 4), ("orders/1", 3, 5)]
+    stand(filled, {0: end + 5})
+    with pytest.raises(PreconditionFailed, match="was the topic created again"):
+        ranges(filled, **committed)
+
+
 def test_every_partition_must_be_named_and_no_other(filled: FakeEnvironment) -> None:
     with pytest.raises(UsageError, match=r"startingOffsets must name .*not name orders/1 .*names orders/7, which is"):
         ranges(filled, startingOffsets='{"orders": {"0": 12, "7": -2}}')
