@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,12 +97,13 @@ def run(file: Path, master: str | None, settings: dict[str, str], grace_s: int) 
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             running = start_pipeline(prepared, SYSTEM_CLOCK.wall_ms, on_batch=totals.on_batch)
+            beat = partial(recorder.beat, running.lag)
             while totals.signal is None and not running.wait(WAIT_MS):
-                recorder.beat(running.lag)
+                beat()
             if totals.signal is not None:
                 print_message(f"{totals.signal.name}: the pipeline ends after its batch, at the latest in {grace_s} s")
                 late = ""
-                if not running.stop(grace_s * 1000, SYSTEM_CLOCK.now_ms):
+                if not running.stop(grace_s * 1000, SYSTEM_CLOCK.now_ms, on_wait=beat):
                     late = "the batch was not finished in time; the next run repeats it"
                     print_message(late)
                 recorder.end("stopped", late)

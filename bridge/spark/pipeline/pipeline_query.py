@@ -182,17 +182,20 @@ class RunningPipeline:
         """Let the batch that runs be the last one."""
         request_stop(self.prepared.folder / RANGES_FOLDER)
 
-    def stop(self, grace_ms: int, monotonic_ms: Callable[[], int]) -> bool:
+    def stop(
+        self, grace_ms: int, monotonic_ms: Callable[[], int], *, on_wait: Callable[[], object] = lambda: None
+    ) -> bool:
         """``request_stop``, and end the query when no batch runs.  False: it still ran after ``grace_ms``.
 
         Then it is ended as if the process had crashed; its next start repeats the batch.  Raises as ``wait`` if the
-        query has ended with an error.
+        query has ended with an error.  ``on_wait``: called every ``POLL_MS`` while the batch runs.
         """
         self.request_stop()
         pause = StopSignal()
         deadline_ms = monotonic_ms() + grace_ms
         while self._has_work() and monotonic_ms() < deadline_ms:
             pause.wait(POLL_MS)
+            on_wait()
         is_clean = not self._has_work()
         self.query.stop()
         if is_clean:

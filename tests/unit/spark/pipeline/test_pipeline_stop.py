@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.errors import StreamingQueryException
 
+from bridge.commands import pipeline_run
+from bridge.spark.pipeline import pipeline_query
 from bridge.spark.pipeline.pipeline_query import RANGES_FOLDER, PipelineFailedError, RunningPipeline
+from bridge.spark.pipeline.status.pipeline_health import read_pipeline_health
+from bridge.spark.pipeline.status.run_phase import BEAT_AGE_MAX_MS
 from bridge.spark.source.batch_ranges_file import request_stop, sees_stop
+from bridge.testing.fake_environment import FakeEnvironment
+from tests.pipeline_audit_fixtures import PipelineInMemory
+from zkconsumer.cli.main import main
 from zkconsumer.testing.manual_clock import ManualClock
 
 GRACE_MS = 10_000
@@ -34,7 +44,7 @@ class Query:
         self.stops += 1
         self.isActive = False
 
-    def awaitTermination(self, _: float) -> bool:
+    def awaitTermination(self, timeout_s: float) -> bool:
         if self.failure is not None:
             raise self.failure
         return not self.isActive
@@ -89,6 +99,43 @@ def test_a_query_that_failed_meanwhile_raises_its_error(tmp_path: Path) -> None:
     pipeline, query = running(tmp_path, fails)
     with pytest.raises(PipelineFailedError, match="the batch failed"):
         pipeline.stop(GRACE_MS, ManualClock().now_ms)
+
+
+def test_a_run_is_healthy_while_its_last_batch_takes_longer_than_a_beat_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    answers: list[dict[str, Any]] = []
+
+    def takes_minutes() -> bool:
+        answers.append(read_pipeline_health(file, clock.wall_ms()))
+        clock.move(BEAT_AGE_MAX_MS)
+        return len(answers) <= 4
+
+    class SignalledQuery(Query):
+        def awaitTermination(self, timeout_s: float) -> bool:
+            signal.raise_signal(signal.SIGTERM)
+            return super().awaitTermination(timeout_s)
+
+    with FakeEnvironment() as world:
+        file = PipelineInMemory(world, tmp_path).file
+    query: Any = SignalledQuery(takes_minutes)
+    query.lastProgress = None
+    prepared: Any = SimpleNamespace(folder=tmp_path, close=lambda: None)
+    writer: Any = SimpleNamespace(error=None)
+    monkeypatch.setattr(pipeline_run, "SYSTEM_CLOCK", clock)
+    monkeypatch.setattr(pipeline_run, "pipeline_spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr(pipeline_query, "prepare_pipeline", lambda *_: prepared)
+    monkeypatch.setattr(pipeline_query, "start_pipeline", lambda *_, **__: RunningPipeline(prepared, query, writer))
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        done = CliRunner().invoke(main, ["pipeline", "run", str(file)])
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    assert done.exit_code == 0, done.output
+    assert len(answers) > 4
+    assert [each["members"][0]["problems"] for each in answers] == [[]] * len(answers)
 
 
 def test_the_source_has_seen_a_request_only_if_there_is_one(tmp_path: Path) -> None:
