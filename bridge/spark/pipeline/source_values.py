@@ -1,7 +1,7 @@
 """Reads the section ``source`` of a pipeline file: options of ``format("zkconsumer")``.  Pure.
 
 Names are options in any case.  Values are texts and references of secrets; ``option_checks`` checks them, in the form
-in which a user wrote them, except that paths are complete.
+in which a user wrote them, except that paths are complete and that there are no blanks around a value.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from bridge.spark.pipeline.toml_values import (
     text_of,
     whole_names,
 )
+from zkconsumer.config_def import JAVA_BLANKS
 
 
 def read_source(table: Mapping[str, Any], folder: str, problems: list[str]) -> SectionValues:
@@ -68,7 +69,7 @@ class _SourceReader:
             if is_sensitive(option):
                 self._values[option] = secret_in_folder(value, self._folder)
                 return
-            given = text_of(value, kind)
+            given = text_of(value, kind).strip(JAVA_BLANKS)  # as the source strips it
             if option in PATH_OPTIONS and option != "zookeeper.auth":
                 if given.startswith("~"):
                     raise ValueError("a ~ is not replaced; write the complete path")

@@ -236,6 +236,13 @@ def test_options_of_the_source_are_written_in_any_case_and_have_their_own_names_
     assert {"startingOffsets", "kafka.bootstrap.servers"} <= options.keys()
 
 
+def test_blanks_around_an_option_of_the_source_have_no_meaning_as_for_the_source_itself() -> None:
+    [line] = problems_with(source={"onCorruptRecord": '" deadLetter"'}, dead_letters={"format": '"none"'})
+    assert line.startswith("[source] onCorruptRecord: deadLetter needs the section [dead-letters] with a format")
+    options = parsed(source={"onCorruptRecord": '" skip\\n"', "subscribe": '" a "'}).source.options
+    assert (options["onCorruptRecord"], options["subscribe"]) == ("skip", "a")
+
+
 @pytest.mark.parametrize(
     ("source", "key"),
     [({'"group.offsets.commit"': '"none"', "group.offsets.commit": '"none"'}, "group.offsets.commit"),
