@@ -5,6 +5,7 @@ Rules of one section that need no value (required, excluded and needed keys) are
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping
 
 from bridge.spark.option_table import threads_of, topics_of
@@ -12,7 +13,7 @@ from bridge.spark.pipeline.pipeline_key import parse_postgres_url
 from bridge.spark.pipeline.pipeline_keys import DECODE_SECTIONS
 from bridge.spark.pipeline.section_values import SectionValues
 from bridge.spark.pipeline.target_keys import OWN
-from bridge.spark.pipeline.toml_values import problem
+from bridge.spark.pipeline.toml_values import local_folder, problem
 from zkconsumer.errors import UsageError
 from zkconsumer.member.topic_filter import Blacklist, Whitelist
 
@@ -120,7 +121,13 @@ def _folders(sections: Mapping[str, SectionValues]) -> Iterator[str]:
 
 
 def _contains(outer: str, inner: str) -> bool:
-    return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
+    return f"{_place(inner).rstrip('/')}/".startswith(f"{_place(outer).rstrip('/')}/")
+
+
+def _place(path: str) -> str:
+    """A local folder without its scheme; each other path as it is."""
+    local = local_folder(path)
+    return path if local is None else posixpath.normpath(local)
 
 
 def _tables(sections: Mapping[str, SectionValues]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from bridge.spark.pipeline.pipeline_key import KeyKind
 from bridge.spark.pipeline.secret_reference import SecretReference, parse_secret
 
 _URI = re.compile("[A-Za-z][A-Za-z0-9+.-]+:")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 
 
 def problem(section: str, key: str, words: str) -> str:
@@ -64,6 +65,17 @@ def resolve_location(text: str, folder: str) -> str:
 
 def _in_folder(path: str, folder: str) -> str:
     return posixpath.normpath(posixpath.join(folder, path))
+
+
+def local_folder(path: str) -> str | None:
+    """A folder of the local file system, ``/data/rows`` or ``file:/data/rows``, without the scheme; None: another one.
+
+    A path without a scheme is local, also with ``fs.defaultFS``.
+    """
+    found = _SCHEME.match(path)
+    if found is None:
+        return path
+    return re.sub("^/+", "/", path[found.end() :]) if found[1].lower() == "file" else None
 
 
 def secret_in_folder(value: Any, folder: str) -> SecretReference:

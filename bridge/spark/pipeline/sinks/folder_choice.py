@@ -9,16 +9,14 @@ others                          refused: S3 has it with conditional puts only (d
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from bridge.spark.pipeline.sinks.folder_store import FolderStore, LocalFolderStore
+from bridge.spark.pipeline.toml_values import local_folder
 from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 
 ATOMIC_SCHEMES = ("hdfs",)
 """Schemes of Hadoop with an atomic rename onto a free name, and an append that needs the file."""
@@ -29,11 +27,10 @@ def open_folder(path: str, spark: SparkSession | None, allows_unsafe_commit: boo
 
     ``spark`` None: only local folders, since Spark has the client of the others.  Raises ``UsageError``.
     """
-    found = _SCHEME.match(path)
-    scheme = "file" if found is None else found[1].lower()
-    if scheme == "file":
-        place = path if found is None else re.sub("^/+", "/", path[found.end() :])
+    place = local_folder(path)
+    if place is not None:
         return LocalFolderStore(place)
+    scheme = path.partition(":")[0].lower()
     if scheme not in ATOMIC_SCHEMES and not allows_unsafe_commit:
         raise UsageError(
             f"{path}: the file system {scheme} has no atomic create-if-absent that was tried, so two drivers could "

@@ -100,7 +100,8 @@ def test_decoded_headers_and_dead_letters_ask_the_source_for_headers() -> None:
 @pytest.mark.parametrize(
     ("path", "is_free"),
     [("/data/rows", False), ("/data/rows/dead", False), ("/data", False), ("/", False), ("/data/rows2", True),
-     ("/data/./rows/", False), ("s3a://b/data/rows", True)],
+     ("/data/./rows/", False), ("s3a://b/data/rows", True), ("file:/data/rows", False),
+     ("FILE:///data/x/../rows/dead", False), ("file:/data/rows2", True)],
 )  # fmt: skip
 def test_no_folder_is_in_another_one(path: str, is_free: bool) -> None:
     dead = {"format": '"parquet"', "path": f'"{path}"'}
