@@ -267,8 +267,6 @@ class BatchWriter:
             counts=BatchCounts(staged.rows, dead, counts["filtered"], found.skipped_offsets + skipped),
             corrupt=ranges_of(corrupt),
         )
-        if skipped:
-            parts.add_skipped(found, skipped)
         if letters is not None:
             require_same_ranges(letters, lineage)
         elif not dead:
@@ -276,6 +274,8 @@ class BatchWriter:
         if dead:
             self._write_dead_letters(frame, attempt, lineage, corrupt, checks_rows=checks_rows)
             parts.reached(AFTER_DEAD_LETTERS, attempt.batch)
+        if skipped:  # after the last pass over the batch: with each pass the source writes the ranges again
+            parts.add_skipped(found, skipped)
         outcome = parts.sink.commit(staged, lineage)
         return WrittenBatch(lineage, is_repeated=outcome is CommitOutcome.ALREADY_COMMITTED)
 
