@@ -127,6 +127,7 @@ class QueryMembership(MembershipSwitcher):
                 self._await_control_seen(side)
                 self._translate_errors(lambda: side.end_batch(ended, until))
                 self._translate_errors(lambda: side.planned((), until))
+                self._is_planning = False  # also if an error ended the planning of the batch before
                 self._changed.set()
             elif self._membership is not None and self._failure is None:
                 return self._begin_batch_in(ended, wait_ms, until_ms)

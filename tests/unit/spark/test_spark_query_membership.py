@@ -27,7 +27,7 @@ from bridge.spark.membership.zookeeper_batch_membership import ZooKeeperBatchMem
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.in_memory_fixtures import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.errors import GroupMigratingError, MalformedZnode, MigrationError, UsageError
+from zkconsumer.errors import GroupMigratingError, MalformedZnode, MigrationError, UsageError, ZkTimeoutException
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -179,6 +179,24 @@ def test_a_batch_that_begins_in_the_moment_of_the_move_ends_first_too(
         membership.begin_batch({tp: BatchEnd(one.epoch, 7) for tp, one in held.items()}, 0, until())
     wait_until(lambda: not is_member(world), "it is gone")
     assert world.offsets(GROUP, "t") == {0: 7, 1: 7}
+
+
+def test_a_batch_whose_planning_the_move_ended_is_not_waited_for(
+    world: FakeEnvironment, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership = keep()
+    assert len(membership.begin_batch({}, 5_000, until()).partitions) == 2
+
+    def is_interrupted(*_: Any) -> None:
+        raise ZkTimeoutException("the connection broke")
+
+    monkeypatch.setattr(ZooKeeperBatchMembership, "group_offsets", is_interrupted)
+    say(world, "fencing")
+    with pytest.raises(GroupMigratingError):
+        membership.group_offsets([T0], QUERY, until())
+    with pytest.raises(GroupMigratingError):
+        membership.begin_batch({}, 0, until())
+    wait_until(lambda: not is_member(world), "it is gone")
 
 
 def test_a_batch_that_does_not_end_is_not_waited_for_for_ever(
