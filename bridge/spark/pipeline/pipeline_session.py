@@ -61,14 +61,22 @@ CONNECT_TIMEOUT_S = 10
 
 
 def require_connect_server(master: str) -> None:
-    """``UnavailableError``: no program accepts connections there.  Spark's own client would try for ten minutes."""
+    """``UnavailableError``: no program accepts connections there.  Spark's own client would try for ten minutes.
+
+    No error has the parameters of the address: one of them may be a token.
+    """
+    shown, semicolon, _ = master.partition(";")
     try:
-        found = urlsplit(master)
+        found = urlsplit(shown)
         place = (found.hostname or "", found.port or CONNECT_PORT)
     except ValueError as error:
-        raise UsageError(f"--master {master}: {error}; write it as sc://HOST:PORT") from error
+        raise UsageError(f"--master {shown}: {error}; write it as sc://HOST:PORT") from error
     if not place[0]:
-        raise UsageError(f"--master {master}: there is no host; write it as sc://HOST:PORT")
+        raise UsageError(f"--master {shown}: there is no host; write it as sc://HOST:PORT")
+    if semicolon and not found.path:
+        raise UsageError(
+            f"--master {shown}: there is no / before the parameters; write it as sc://HOST:PORT/;NAME=VALUE"
+        )
     try:
         socket.create_connection(place, CONNECT_TIMEOUT_S).close()
     except OSError as error:

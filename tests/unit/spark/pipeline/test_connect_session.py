@@ -34,6 +34,19 @@ def test_a_url_that_names_no_server_is_refused(master: str, why: str) -> None:
         require_connect_server(master)
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("h:99999/", "Port out of range"), ("h:x/", "Port could not be cast"), ("/", "there is no host"),
+     ("[::1/", "Invalid IPv6 URL"), ("h", "there is no / before the parameters"),
+     ("h:15002", "there is no / before the parameters")],
+)  # fmt: skip
+def test_no_error_has_the_token_of_an_address(place: str, why: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        require_connect_server(f"sc://{place};token=Hunter2;user_id=me")
+    assert str(raised.value).startswith(f"--master sc://{place}: {why}")
+    assert "hunter2" not in str(raised.value).lower()
+
+
 def test_a_client_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_session, "CONNECT_MODULES", ("no_such_module",))
     with pytest.raises(UsageError, match="client of Spark Connect, and no_such_module is not installed"):
