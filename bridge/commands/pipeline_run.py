@@ -83,7 +83,7 @@ def run(file: Path, master: str | None, settings: dict[str, str], grace_s: int) 
     """
     require_spark()
     from bridge.spark.pipeline.pipeline_file import read_pipeline
-    from bridge.spark.pipeline.pipeline_query import prepare_pipeline, start_pipeline
+    from bridge.spark.pipeline.pipeline_query import prepare_pipeline, spark_failures, start_pipeline
 
     spec = read_pipeline(file)
     recorder = _recorder(spec)
@@ -92,7 +92,8 @@ def run(file: Path, master: str | None, settings: dict[str, str], grace_s: int) 
     totals = _Totals(recorder)
     totals.handle_signals()
     session = pipeline_spark_session(spec, master, settings)
-    with _recorded(recorder), _metrics_server(spec, recorder), session as spark:
+    failures = spark_failures(spec.name, "start the pipeline again, it continues from its checkpoint")
+    with _recorded(recorder), _metrics_server(spec, recorder), failures, session as spark:
         totals.handle_signals()  # a session of Spark has replaced the handler of Ctrl-C
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:

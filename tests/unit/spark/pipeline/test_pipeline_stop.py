@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from pyspark.errors import StreamingQueryException
+from click.testing import CliRunner, Result
+from pyspark.errors import StreamingQueryException, UnknownException
 
 from bridge.commands import pipeline_run
 from bridge.spark.pipeline import pipeline_query
@@ -55,6 +55,20 @@ def running(folder: Path, on_status: Callable[[], bool]) -> tuple[RunningPipelin
     prepared: Any = SimpleNamespace(folder=folder, spec=SimpleNamespace(name="clicks"))
     writer: Any = SimpleNamespace(error=None)
     return RunningPipeline(prepared, query, writer), query  # type: ignore[arg-type]
+
+
+def run_command(file: Path, patch: pytest.MonkeyPatch, start: Callable[..., RunningPipeline]) -> Result:
+    """``zkconsumer pipeline run`` without Spark; ``start`` replaces ``start_pipeline``."""
+    prepared: Any = SimpleNamespace(folder=file.parent, close=lambda: None)
+    patch.setattr(pipeline_run, "pipeline_spark_session", lambda *_: nullcontext())
+    patch.setattr(pipeline_query, "prepare_pipeline", lambda *_: prepared)
+    patch.setattr(pipeline_query, "start_pipeline", start)
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        return CliRunner().invoke(main, ["pipeline", "run", str(file)])
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def test_it_ends_when_the_source_plans_no_further_batch_although_each_trigger_follows_another(tmp_path: Path) -> None:
@@ -121,21 +135,27 @@ def test_a_run_is_healthy_while_its_last_batch_takes_longer_than_a_beat_may(
         file = PipelineInMemory(world, tmp_path).file
     query: Any = SignalledQuery(takes_minutes)
     query.lastProgress = None
-    prepared: Any = SimpleNamespace(folder=tmp_path, close=lambda: None)
     writer: Any = SimpleNamespace(error=None)
     monkeypatch.setattr(pipeline_run, "SYSTEM_CLOCK", clock)
-    monkeypatch.setattr(pipeline_run, "pipeline_spark_session", lambda *_: nullcontext())
-    monkeypatch.setattr(pipeline_query, "prepare_pipeline", lambda *_: prepared)
-    monkeypatch.setattr(pipeline_query, "start_pipeline", lambda *_, **__: RunningPipeline(prepared, query, writer))
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        done = CliRunner().invoke(main, ["pipeline", "run", str(file)])
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
+    done = run_command(file, monkeypatch, lambda prepared, *_, **__: RunningPipeline(prepared, query, writer))
     assert done.exit_code == 0, done.output
     assert len(answers) > 4
     assert [each["members"][0]["problems"] for each in answers] == [[]] * len(answers)
+
+
+def test_a_query_that_spark_cannot_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> RunningPipeline:
+        raise UnknownException('No FileSystem for scheme "s3a"\n\tat org.apache.hadoop.fs.FileSystem.get')
+
+    with FakeEnvironment() as world:
+        file = PipelineInMemory(world, tmp_path).file
+    done = run_command(file, monkeypatch, refused)
+    assert isinstance(done.exception, SystemExit)
+    [line] = done.stderr.splitlines()
+    assert line.endswith(
+        'clicks: No FileSystem for scheme "s3a"; when the cause is removed, start the pipeline again, it continues '
+        "from its checkpoint"
+    )
 
 
 def test_the_source_has_seen_a_request_only_if_there_is_one(tmp_path: Path) -> None:
