@@ -68,7 +68,7 @@ class ProcessResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProcessErrorResponse:
-    """The request failed: ``kind`` names a class of ``zkconsumer.errors``."""
+    """The request failed: ``kind`` names a class of ``zkconsumer.errors``, the nearest one of the error's bases."""
 
     request_id: int
     kind: str
@@ -76,7 +76,8 @@ class ProcessErrorResponse:
 
     @classmethod
     def of(cls, number: int, error: ZkConsumerError) -> ProcessErrorResponse:
-        return cls(number, type(error).__name__, str(error) or type(error).__name__)
+        kind = next(base.__name__ for base in type(error).__mro__ if getattr(errors, base.__name__, None) is base)
+        return cls(number, kind, str(error) or type(error).__name__)
 
     def error(self) -> ZkConsumerError:
         """The same error in this process; its base class, where the class needs more than a message."""

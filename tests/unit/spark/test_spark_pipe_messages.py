@@ -20,7 +20,19 @@ from bridge.spark.group_membership import (
 from bridge.spark.membership import pipe_messages as msg
 from bridge.spark.membership.metrics import render_prometheus
 from bridge.spark.membership.process_settings import DRAIN_TIMEOUT_MS, RELEASE_SETTLE_MS, MembershipProcessSettings
-from zkconsumer.errors import InternalError, OffsetsNotCommitted, UnavailableError, UsageError, ZkTimeoutException
+from zkconsumer.errors import (
+    BrokerUnreachable,
+    InternalError,
+    OffsetsNotCommitted,
+    SslAuthenticationException,
+    UnavailableError,
+    UsageError,
+    ZkConsumerError,
+    ZkTimeoutException,
+)
+from zkconsumer.kafka.group.errors import GroupAuthorizationException
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.tls import NotTlsError
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION, TopicSubscription
 from zkconsumer.types import BrokerAddress, TopicPartition
 
@@ -101,6 +113,19 @@ def test_an_error_has_its_class_and_its_message_on_the_pipe() -> None:
     line = msg.encode(error)
     assert line == b'{"id":7,"failed":"ZkTimeoutException","message":"no session"}\n'
     assert msg.decode_process_response(line) == error
+
+
+@pytest.mark.parametrize(
+    ("raised", "family"),
+    [(GroupAuthorizationException("g"), UsageError), (NotTlsError("no TLS"), SslAuthenticationException),
+     (BrokerConnectionError("k", 9092, ConnectionFailureReason.UNRESOLVED, "silent"), BrokerUnreachable)],
+)  # fmt: skip
+def test_an_error_of_another_module_is_one_of_its_family_and_no_bug(
+    raised: ZkConsumerError, family: type[ZkConsumerError]
+) -> None:
+    error = msg.ProcessErrorResponse.of(1, raised).error()
+    assert type(error) is family
+    assert (str(error), error.exit_code) == (str(raised), raised.exit_code)
 
 
 def test_an_error_is_the_same_class_on_the_other_side() -> None:
