@@ -64,6 +64,10 @@ def resolve_ranges(
                 f"{tp}: starts at {first}, but the log ends at {end} (was the topic created again, or truncated?)"
             )
             continue
+        if first > end and starting[tp] == EARLIEST_TIME:
+            missing.append(f"{tp}: everything before {end} is requested, but the log contains {_words(log)}")
+            ranges[tp] = OffsetRange(tp, end, end)
+            continue
         if first > end:
             crossed.append(f"{tp} starts at {first} and ends before {end}")
             continue

@@ -138,6 +138,13 @@ def test_a_committed_batch_ends_before_an_open_transaction(filled: FakeEnvironme
     assert ranges(filled, **{"kafka.isolation.level": "read_committed"}) == [("orders/0", first, end + 4), other]
 
 
+def test_an_end_before_the_start_of_the_log_is_lost_data(filled: FakeEnvironment) -> None:
+    ended = {"assign": '{"orders": [0, 1]}', "endingOffsets": '{"orders": {"0": 5, "1": 3}}'}
+    with pytest.raises(PreconditionFailed, match=r"orders/0: everything before 5 is requested, .* contains 10 to 29"):
+        ranges(filled, **ended)
+    assert ranges(filled, **ended, failOnDataLoss="false") == [("orders/1", 0, 3)]
+
+
 def test_a_group_that_is_inside_of_an_open_transaction_has_nothing_to_read_there(filled: FakeEnvironment) -> None:
     log = Transactions(filled.cluster, "orders")
     log.end_offset = end = filled.cluster.log_end("orders", 0)
