@@ -423,7 +423,7 @@ def test_check_and_run_end_with_one_line_and_a_code_and_run_continues_when_the_r
         yield place.spark
 
     for module in (pipeline_check, pipeline_run):
-        monkeypatch.setattr(module, "spark_session", shared_session)
+        monkeypatch.setattr(module, "pipeline_spark_session", shared_session)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     shared_cluster.create_topic(place.name, 1)
     values = [*orders(place, range(3)), b"broken"]
