@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bridge.spark.group_membership import CommitMode
 from bridge.spark.source.stream_offset import BatchOffsets, encode
 from zkconsumer.types import TopicPartition
 
@@ -25,6 +26,8 @@ def envelope(
     group: str = "g1",
     topic: str = "clicks",
     query: str = QUERY,
+    *,
+    mode: CommitMode = CommitMode.AFTER_BATCH,
 ) -> dict[str, Any]:
     """The end of a batch of ``format("zkconsumer")``."""
     at = {partition: TopicPartition(topic, partition) for partition in {*first, *end}}
@@ -36,6 +39,7 @@ def envelope(
             {at[partition]: offset for partition, offset in first.items()},
             {at[partition]: offset for partition, offset in end.items()},
             {at[partition]: 77 for partition in first},
+            mode=mode,
         )
     )
 

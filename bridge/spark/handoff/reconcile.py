@@ -146,7 +146,7 @@ def plan_reconcile(
     check_checkpoint_is_newest(read, found, plain)
     current = {
         each: {tp: current_of(offset, convention) for tp, offset in seen.offsets_in(each).items()}
-        for each in dict.fromkeys((*stores, arbiter if records else stores[0]))
+        for each in dict.fromkeys((*stores, arbiter if found.is_claiming else stores[0]))
     }
     plan = plan_rewind if rewind else plan_forward
     rows = [row for each in stores for row in plan(found, each, current, plain, arbiter)]

@@ -3,7 +3,7 @@
 Forward (the default), from the last batch that is in the checkpoint's commit log:
 
     the partition is not of that batch          left: an earlier batch settled it, or another query owns it since
-    the query claims (it has records)           left: its claims moved the group; differences are reported.  Kafka's
+    the query claims                            left: its claims moved the group; differences are reported.  Kafka's
                                                 store follows ZooKeeper's
     the group's offset is smaller, or missing   written
     the group's offset is equal, or larger      left: forward never decreases an offset
@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bridge.spark.claims.records import BatchClaim, ClaimRecord
+from bridge.spark.group_membership import CommitMode
 from bridge.spark.handoff.checkpoint_files import BadCheckpoint, SourceOffsets, SparkCheckpoint
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
@@ -45,7 +46,7 @@ class CheckpointState:
     ``query`` is the id that the query gave itself, None for ``format("kafka")``; ``batch`` the number, by its own
     count, of the last batch that is done, -1 without one.  ``spark_batches``: Spark's number of each batch in the
     checkpoint, by the query's own.  Spark counts batches that the query did not plan, so its number can be the larger
-    one.
+    one.  ``is_claiming``: its ends are plans, which do not say what was read; the records of its claims say that.
     """
 
     committed: Mapping[TopicPartition, int]
@@ -53,6 +54,7 @@ class CheckpointState:
     query: str | None
     batch: int
     spark_batches: Mapping[int, int] = field(default_factory=dict)
+    is_claiming: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,12 @@ def checkpoint_state_of(checkpoint: SparkCheckpoint, group: str, source: str | N
         if each.stream_offset is not None
     }
     return CheckpointState(
-        committed, of_batch, queries[0] if queries else None, -1 if last is None else last.batch, numbers
+        committed,
+        of_batch,
+        queries[0] if queries else None,
+        -1 if last is None else last.batch,
+        numbers,
+        is_claiming=any(envelope.mode is CommitMode.CLAIM for envelope in ours),
     )
 
 
@@ -170,7 +177,7 @@ def plan_forward(
         record = records.get(tp, ClaimRecord())
         claim = unfinished_claim(record, found)
         new: int | None = None
-        if records:
+        if found.is_claiming:
             in_zookeeper = current[authority].get(tp)
             decision = _of_a_claiming_query(in_zookeeper, record, claim)
             if (

@@ -14,6 +14,7 @@ from click.testing import Result
 
 from bridge.commands.spark_claims import CLAIM_COLUMNS
 from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record, parse_record
+from bridge.spark.group_membership import CommitMode
 from bridge.spark.handoff.checkpoint_files import BadCheckpoint
 from bridge.spark.handoff.reconcile import reconcile
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
@@ -184,8 +185,8 @@ def test_sources_of_one_query_that_disagree(run: Callable[..., Result], folder: 
 @pytest.fixture
 def crashed(world: FakeEnvironment, folder: CheckpointFolder) -> CheckpointFolder:
     """Batch 6 is done; batch 7 claimed partition 0 up to 40 and partition 1 up to 50, and others went on with 1."""
-    folder.done(6, envelope(6, {0: 10, 1: 10}, {0: 30, 1: 30}))
-    folder.logged(7, envelope(7, {0: 30, 1: 30}, {0: 40, 1: 45}))
+    folder.done(6, envelope(6, {0: 10, 1: 10}, {0: 30, 1: 30}, mode=CommitMode.CLAIM))
+    folder.logged(7, envelope(7, {0: 30, 1: 30}, {0: 40, 1: 45}, mode=CommitMode.CLAIM))
     claimed(world, P0, (6, 10, 30), (7, 30, 40))
     claimed(world, P1, (6, 10, 30), (7, 30, 45))
     return folder
@@ -198,12 +199,21 @@ def test_a_query_that_claims_needs_no_help_forward(
     assert result.exit_code == 0
     start_again = "claimed, not done: start again, or 'zkconsumer spark reconcile --group G --checkpoint DIR --rewind'"
     assert decisions(result) == [("40", "30", "30-40", "-", start_again), ("50", "30", "30-45", "-", start_again)]
-    crashed.done(7, envelope(7, {0: 30, 1: 30}, {0: 40, 1: 45}))
+    crashed.done(7, envelope(7, {0: 30, 1: 30}, {0: 40, 1: 45}, mode=CommitMode.CLAIM))
     put(world, {1: 20})
     assert [row[4] for row in decisions(run())] == [
         "claims move this group",
         "set back below the claim of 45: left",
     ]
+
+
+def test_the_planned_ends_of_a_claiming_query_whose_records_are_gone_move_nothing(
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
+) -> None:
+    folder.done(6, envelope(6, {0: 30, 1: 30}, {0: 100, 1: 100}, mode=CommitMode.CLAIM))
+    result = run("--execute")
+    assert (result.exit_code, {row[4] for row in decisions(result)}) == (0, {"claims move this group"})
+    assert offsets(world) == {0: 40, 1: 50}
 
 
 def test_kafka_s_store_follows_zookeeper_s_where_a_query_claims(
