@@ -90,11 +90,15 @@ class _CachedSession:
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """One request: its partitions, and how it is answered.  ``session`` None: the response contains all partitions."""
+    """One request: its partitions, and how it is answered.  ``session`` None: the response contains all partitions.
+
+    ``epoch``: that of the session after this request.  A request that waits may be overtaken by the next one.
+    """
 
     partitions: Mapping[FetchPartitionKey, FetchPartition]
     session_id: int = NO_SESSION
     session: _CachedSession | None = None
+    epoch: int = FULL_EPOCH
 
     @property
     def topics(self) -> list[FetchTopic]:
@@ -105,9 +109,11 @@ class FetchContext:
         return [FetchTopic(topic=name, topic_id=topic_id, partitions=rows) for (name, topic_id), rows in found.items()]
 
     def build_response(self, topics: list[FetchTopicResponse]) -> FetchResponse:
-        """Build the response from the rows for all of ``topics``."""
+        """Build the response from the rows for all of ``topics``; error 71 if a later request has used the session."""
         if self.session is None:
             return FetchResponse(session_id=self.session_id, responses=topics)
+        if self.session.epoch != self.epoch:
+            return FetchResponse(error_code=INVALID_FETCH_SESSION_EPOCH.code, session_id=self.session_id, responses=[])
         partitions, changed = self.session.partitions, []
         for topic in topics:
             rows = []
@@ -143,7 +149,7 @@ class FetchSessionCache:
             session_id, session = NO_SESSION, None
             if body.session_epoch != SESSIONLESS_EPOCH and asked:
                 session_id, session = self._new(asked, has_ids)
-            return FetchContext(asked, session_id, session)
+            return FetchContext(asked, session_id, session, FULL_EPOCH if session is None else session.epoch)
         session = self._sessions.get(body.session_id)
         if session is None:
             return FETCH_SESSION_ID_NOT_FOUND
@@ -160,7 +166,7 @@ class FetchSessionCache:
             return FETCH_SESSION_ID_NOT_FOUND
         session.used_at_ms = self._now_ms()
         asked = {key: cached.asked for key, cached in session.partitions.items()}
-        return FetchContext(asked, body.session_id, session)
+        return FetchContext(asked, body.session_id, session, session.epoch)
 
     @property
     def _partitions(self) -> int:

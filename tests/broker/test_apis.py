@@ -44,7 +44,7 @@ from zkconsumer.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTop
 from zkconsumer.wire.schemas.describe_cluster import DescribeClusterRequest
 from zkconsumer.wire.schemas.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from zkconsumer.wire.schemas.describe_groups import DescribeGroupsRequest
-from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
+from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest
 from zkconsumer.wire.schemas.init_producer_id import InitProducerIdRequest
 from zkconsumer.wire.schemas.list_groups import ListGroupsRequest
@@ -349,6 +349,26 @@ def test_a_fetch_of_a_session_that_waits_ends_when_one_of_its_partitions_has_rec
         [row] = answer.responses[0].partitions
         assert [record.value for record in iter_records(row.records or b"")] == [b"new"]
         assert answer.session_id == session
+
+
+def test_a_waiting_fetch_whose_session_another_request_used_ends_with_its_error_and_harms_no_producer(
+    talk: RawClient, topic: str
+) -> None:
+    address = BrokerAddress(0, talk.connection.host, talk.connection.port)
+    with RawClient(address) as reader, RawClient(address) as other:
+        body = talk.fetch_body(topic, 0, 0)
+        body.session_epoch = 0
+        session = reader.ask(FETCH, 12, body).session_id
+        waiting = FetchRequest(max_wait_ms=30_000, min_bytes=1, session_id=session, session_epoch=1, topics=[])
+        pending = reader.connection.send(FETCH, 12, waiting, 40_000)
+        forgetting = FetchRequest(
+            max_wait_ms=0, min_bytes=1, session_id=session, session_epoch=2, topics=[],
+            forgotten_topics_data=[ForgottenTopic(topic=topic, partitions=[0])],
+        )  # fmt: skip
+        wait_until(lambda: other.ask(FETCH, 12, forgetting).error_code == 0, "the session goes on", timeout_ms=30_000)
+        assert talk.produce(topic, 0, b"new").error_code == 0
+        answer = reader.connection.receive(pending, 40_000)
+        assert (answer.error_code, answer.session_id, answer.responses) == (71, session, [])
 
 
 def test_limits_of_a_fetch(talk: RawClient, topic: str) -> None:
