@@ -32,6 +32,13 @@ class DataFolder:
                     f"{path} contains {', '.join(unknown_names[:3])}, which this broker did not make; give an empty "
                     "directory, or one that this broker has made"
                 )
+            topics = path / TOPICS
+            if topics.is_dir() and any(topics.iterdir()) and not self.catalogue.exists():
+                # A broker writes its catalogue before its first topic.
+                raise PreconditionFailed(
+                    f"{path} contains {TOPICS} without {CATALOGUE}, so what is in {TOPICS} would be deleted; restore "
+                    f"{CATALOGUE} from a copy, or give another directory"
+                )
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise PreconditionFailed(f"{path} cannot be used as the broker's directory: {error.strerror}") from error

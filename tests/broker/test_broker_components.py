@@ -225,6 +225,19 @@ def test_what_a_killed_deletion_left_is_removed_at_the_next_start(tmp_path: Path
     assert not orphan.exists()
 
 
+def test_topics_without_a_catalogue_are_left_alone(tmp_path: Path) -> None:
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        broker.create_topic("t")
+        broker.append("t", 0, [b"kept"])
+    catalogue = (tmp_path / "catalogue.json").read_bytes()
+    (tmp_path / "catalogue.json").unlink()
+    with pytest.raises(PreconditionFailed, match=r"topics without catalogue\.json"):
+        EmbeddedBroker(data_dir=tmp_path).start()
+    (tmp_path / "catalogue.json").write_bytes(catalogue)
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        assert [record.value for record in broker.records("t", 0)] == [b"kept"]
+
+
 def test_a_directory_that_cannot_be_made_is_a_precondition(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PreconditionFailed, match="cannot be used as the broker's directory"):
