@@ -18,7 +18,7 @@ import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.cli.common import missing_address_error
+from zkconsumer.cli.common import EXIT_FAILED, missing_address_error
 from zkconsumer.cli.console import log_to_console, print_error
 from zkconsumer.cli.console_format import console_format
 from zkconsumer.cli.options import ClusterOptions, cluster_options, group_argument
@@ -94,6 +94,8 @@ class Printer:
         self.error: BaseException | None = None
         self.stop_reason = ""
         self.is_output_closed = False
+        self.is_output_blocked = False
+        """A thread still writes to standard output, although a stop was requested."""
         self._parts = parts
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
@@ -242,7 +244,7 @@ def consume(
 
     The command waits for topics and brokers that do not exist yet, and logs which ones. Exit codes: 0 done, 1 not
     everything could be read, because at the end a topic does not exist, a broker does not answer or a partition has no
-    leader.
+    leader; or standard output takes nothing at the end.
     """
     log_to_console(logging.INFO if verbose else logging.WARNING)
     if properties and output_format != DEFAULT_FORMAT:
@@ -269,6 +271,12 @@ def consume(
     click.echo(
         f"{printer.stop_reason + '; ' if printer.stop_reason else ''}printed {printer.printed} {messages}", err=True
     )
+    if printer.is_output_blocked:
+        print_error(
+            "standard output takes nothing: the message that was being printed may be cut off, and is not committed"
+        )
+        # Python would flush standard output, and wait for the thread that writes there.
+        os._exit(EXIT_FAILED)
     if printer.error is not None:
         raise printer.error
     if obstacles:
@@ -336,8 +344,9 @@ def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, d
     ]
     while not printer.wait(POLL_INTERVAL_MS):
         dump.write_if_due()
-    for worker in workers:
-        worker.join(STOP_TIMEOUT_MS)
+    deadline_ms = SYSTEM_CLOCK.now_ms() + STOP_TIMEOUT_MS
+    ended = [worker.join(max(0, deadline_ms - SYSTEM_CLOCK.now_ms())) for worker in workers]
+    printer.is_output_blocked = not all(ended)
 
 
 def _config(

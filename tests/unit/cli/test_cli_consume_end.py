@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
+import subprocess
+import sys
+import termios
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -121,3 +127,45 @@ def test_a_program_may_ask_for_the_same(world: FakeEnvironment) -> None:
     connector.create_message_streams({"t": 1, "nosuch": 1})
 
     wait_until(lambda: connector.reading_problems(5_000) == [ABSENT], "all but the topic is there")
+
+
+BLOCKED = f"""
+from bridge.testing.fake_environment import FakeEnvironment
+from zkconsumer.cli import consume
+from zkconsumer.cli.main import main
+
+world = FakeEnvironment(1)
+world.create_topic("t", 2)
+for partition in range(2):
+    world.cluster.append("t", partition, [b"x" * 1_000] * 200)
+consume.ZookeeperConsumerConnector = lambda config: world.connector(
+    **{{key.replace(".", "_"): config.values[key] for key in config.given}}
+)
+main(["consume", "g", "--topic", "t:2", "--from-beginning", "--zookeeper", "{ADDRESS}"])
+"""
+
+
+def test_an_output_that_nobody_reads_does_not_prevent_the_end() -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(
+        [sys.executable, "-c", BLOCKED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        pipe = process.stdout.fileno()
+        try:
+            wait_until(lambda: is_full(pipe), "a write to the pipe waits")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        told = process.stderr.read()
+    assert "stopped by SIGTERM; printed " in told
+    assert "zkconsumer: standard output takes nothing: the message that was being printed may be cut off" in told
+
+
+def is_full(pipe: int) -> bool:
+    """Whether the pipe has no room for another message."""
+    waiting = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) - waiting[0] < 1_000
