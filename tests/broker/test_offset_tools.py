@@ -110,6 +110,45 @@ def test_every_group_of_the_brokers_is_exported(broker: EmbeddedBroker) -> None:
     )  # fmt: skip
 
 
+ODD_NAMES = ("app:v1", "a,b", " blank", "/a", "{b}", 'quoted"', "\x1b[31m")
+"""Brokers coordinate such groups, and ZooKeeper cannot have them."""
+
+
+@pytest.mark.parametrize(("format_", "skipped"), [("zk", ODD_NAMES), ("csv", ODD_NAMES[1:]), ("json", ())])
+def test_groups_whose_names_zookeeper_cannot_have_are_exported_and_put_back(
+    broker: EmbeddedBroker, tmp_path: Path, format_: str, skipped: tuple[str, ...]
+) -> None:
+    file = tmp_path / "all"
+    for name in ODD_NAMES:
+        commit(broker, name, {0: 5})
+    told = run(broker, "offsets", "export", "--all", "--format", format_, "--file", str(file))
+    assert (told.exit_code, told.stderr.count(": skipped, --format ")) == (1 if skipped else 0, len(skipped))
+    kept = ["g", *(name for name in ODD_NAMES if name not in skipped)]
+    for name in kept:
+        commit(broker, name, {0: 9, 1: 9})
+    told = run(broker, "offsets", "import", str(file), "--execute")
+    assert told.exit_code == 0, told.stderr
+    assert {stored(broker, name) for name in kept[1:]} <= {"clicks,0,5\nclicks,1,9\n"}
+    assert stored(broker) == "clicks,0,1\nclicks,1,2\n"
+
+
+def test_the_export_that_a_deletion_proposes_has_the_name_of_the_group(broker: EmbeddedBroker) -> None:
+    commit(broker, "app:v1", {0: 5})
+    told = run(broker, "groups", "delete", "app:v1")
+    assert "offsets export app:v1 --format json --file app:v1.offsets" in told.stderr
+    refused = run(broker, "offsets", "export", "app:v1")
+    assert (refused.exit_code, "--format zk cannot have this name, --format json can" in refused.stderr) == (2, True)
+
+
+def test_offsets_of_a_name_that_zookeeper_cannot_have_do_not_go_there(tmp_path: Path) -> None:
+    file = tmp_path / "odd.csv"
+    file.write_text("../g,clicks,0,5\n")
+    with FakeEnvironment() as world:
+        words = ["offsets", "import", str(file), "--zookeeper", ADDRESS, "--execute"]
+        told = CliRunner().invoke(main, words, obj=doors(world))
+    assert (told.exit_code, "group id '../g' may contain only letters" in told.stderr) == (2, True), told.stderr
+
+
 def test_what_a_broker_does_not_tell_is_said_and_the_rest_is_exported() -> None:
     with EmbeddedBroker(nodes=2) as broker:
         broker.create_topic("clicks", partitions=1)

@@ -13,6 +13,7 @@ path; here each of these is rejected.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ OFFSETS_MAX = 1_000_000
 """The maximum that is read: ten times the largest group that was ever tested, with the longest names."""
 
 PROBLEMS_SHOWN_MAX = 20
+
+_CSV_GROUP = re.compile(r'[^\s/{",]([^\r\n",]*[^\s",])?')
 
 
 class OffsetFileFormat(Enum):
@@ -95,6 +98,20 @@ class ExportedOffset:
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
+
+
+def can_name_group(format_: OffsetFileFormat, group: str, *, with_group: bool) -> bool:
+    """Whether a file of this format can have the offsets of a group that brokers coordinate.
+
+    ``with_group``: whether csv has the group in the first column.
+    """
+    match format_:
+        case OffsetFileFormat.ZK:
+            return paths.is_group(group)
+        case OffsetFileFormat.CSV:
+            return not with_group or (group.isprintable() and _CSV_GROUP.fullmatch(group) is not None)
+        case OffsetFileFormat.JSON:
+            return True
 
 
 def format_file(

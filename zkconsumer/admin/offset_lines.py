@@ -70,7 +70,7 @@ def parse_csv_line(line: str, columns: int) -> ParsedOffset:
         raise OffsetLineError(f"{len(cells)} columns, the first line has {columns}")
     match cells:
         case [group, topic, partition, offset]:
-            return _group(group), _tp(topic, _partition(partition)), _offset(offset)
+            return _any_group(group), _tp(topic, _partition(partition)), _offset(offset)
         case [topic, partition, offset]:
             return None, _tp(topic, _partition(partition)), _offset(offset)
     raise OffsetLineError(f"{len(cells)} columns: expected topic,partition,offset or group,topic,partition,offset")
@@ -88,7 +88,7 @@ def parse_json_line(line: str) -> ParsedOffset:
     group = members.get("group")
     if not isinstance(group, str):
         raise OffsetLineError("group and topic must be texts")
-    return _group(group), *offset_of_members(members)
+    return _any_group(group), *offset_of_members(members)
 
 
 def offset_of_members(members: Mapping[str, Json]) -> tuple[TopicPartition, int]:
@@ -109,6 +109,17 @@ def _group(name: str) -> str:
         return paths.check_group(name)
     except InvalidNameError as error:
         raise OffsetLineError(str(error)) from None
+
+
+def _any_group(name: str) -> str:
+    """Brokers accept any name.  Who writes the offsets to ZooKeeper checks it there."""
+    if not name:
+        raise OffsetLineError(f"group id {name!r} is not a name")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise OffsetLineError(f"group id {quoted_text(name)} has half of a surrogate pair") from None
+    return name
 
 
 def _tp(topic: str, partition: int) -> TopicPartition:

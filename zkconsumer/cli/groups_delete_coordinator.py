@@ -23,6 +23,7 @@ from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.main import EXIT_PRECONDITION
+from zkconsumer.zk import paths
 
 EXPORTED_MAX = 10
 """Groups that are named one by one in a command that exports their offsets."""
@@ -74,7 +75,8 @@ def print_not_executed(context: click.Context, groups: Sequence[str]) -> None:
     """Print how to save the offsets of these groups, and how to delete the groups."""
     names = groups if len(groups) <= EXPORTED_MAX else ["--all"]
     file = f"{groups[0]}.offsets" if len(groups) == 1 else "groups.offsets"
-    export = command_text(context, "offsets", "export", *names, "--file", file)
+    how = [] if all(map(paths.is_group, groups)) else ["--format", "json"]
+    export = command_text(context, "offsets", "export", *names, *how, "--file", file)
     print_message(f"Nothing was changed. To save the offsets first: {export}. Then: {rerun_with_execute(context)}")
 
 

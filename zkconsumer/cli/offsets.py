@@ -14,7 +14,7 @@ from zkconsumer.admin.coordinator_group_snapshot import list_all_coordinator_gro
 from zkconsumer.admin.describe import UNKNOWN
 from zkconsumer.admin.group_offset_stores import GroupOffsetStores
 from zkconsumer.admin.json_offset_znodes import read_json_offset_znodes
-from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
+from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, can_name_group, format_file
 from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetFileConvention, OffsetStoreName
 from zkconsumer.admin.zookeeper_group_list import group_names
 from zkconsumer.base.progress import progress_task
@@ -105,8 +105,8 @@ def export(
     """Write the offsets of groups to standard output, or to a file.
 
     The file is written completely or not at all. Groups without offsets are named and skipped. Exit codes: 0 done, 1
-    an offset could not be read, or a broker does not report its groups (the others are written), or there are no
-    offsets at all (nothing is written).
+    an offset could not be read, a broker does not report its groups, or the format cannot have the name of a group (the
+    others are written), or there are no offsets at all (nothing is written).
     """
     if bool(groups) == all_groups:
         raise UsageError("give either groups or --all")
@@ -125,8 +125,13 @@ def export(
         print_not_known(unknown)
         if unknown and not names:
             context.exit(EXIT_FAILED)
-        found, unreadable = _read_groups(session, names, store)
-        unreadable += len(unknown)
+        readable = names
+        if not isinstance(session, AdminSession):
+            readable = _groups_that_fit(names, format_, all_groups=all_groups)
+        if names and not readable:
+            context.exit(EXIT_FAILED)
+        found, unreadable = _read_groups(session, readable, store)
+        unreadable += len(unknown) + len(names) - len(readable)
         among = "of the groups that are known " if unknown else ""
         missing = f"there are no offsets {among}in {store} to export; nothing was written. "
         missing += f"The groups: {LIST_GROUPS_COMMAND}"
@@ -144,6 +149,17 @@ def export(
             f"{offset_count_text(len(found))} of {count} {'group' if count == 1 else 'groups'} written to {file}."
         )
     context.exit(EXIT_FAILED if unreadable else 0)
+
+
+def _groups_that_fit(names: Sequence[str], format_: str, *, all_groups: bool) -> Sequence[str]:
+    """Return the groups whose names the format can have; print the others, which are skipped with ``--all``."""
+    fitting = [name for name in names if can_name_group(OffsetFileFormat(format_), name, with_group=len(names) > 1)]
+    for name in sorted(set(names).difference(fitting)):
+        why = f"--format {format_} cannot have this name, --format json can"
+        if not all_groups:
+            raise UsageError(f"group {name}: {why}")
+        print_message(f"Group {name}: skipped, {why}")
+    return fitting
 
 
 def _read_groups(
