@@ -824,6 +824,7 @@ def test_missing_offsets_may_be_single_numbers() -> None:
         ('{"t":1,"event":"settled","line":1}', "settled has no field 'line'"),
         ('{"t":1,"event":"joined","member":""}', "'' is not a text"),
         ('{"t":1,"event":"joined","member":5}', "5 is not a text"),
+        ('{"t":1,"event":"joined","member":"\\ud800"}', "half of a surrogate pair"),
         ('{"t":1,"event":"left","member":"a","clean":1}', "1 is not true or false"),
         ('{"t":1,"event":"member","member":"a","kind":"java"}', "kind 'java'"),
         ('{"t":1,"event":"log","topic":"c","partition":0,"start":0,"end":9,"missing":[[6,5]]}', r"\[6, 5\]"),

@@ -43,6 +43,10 @@ def parse_line(raw: bytes, number: int) -> HistoryEvent:
         raise HistoryError(number, f"longer than {LINE_BYTES_MAX} bytes")
     try:
         found = json.loads(raw.decode("utf-8"))
+        if b"\\u" in raw:  # an escape may be half of a surrogate pair, which cannot be printed
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as problem:
+        raise HistoryError(number, "it has half of a surrogate pair") from problem
     except (ValueError, RecursionError) as problem:
         raise HistoryError(number, f"not JSON: {problem}") from problem
     if not isinstance(found, dict):
