@@ -35,7 +35,7 @@ from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.groups_delete_coordinator import delete_coordinator_groups, print_not_executed
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_arguments, is_on_command_line, report_options
-from zkconsumer.errors import PreconditionFailed, UsageError
+from zkconsumer.errors import PreconditionFailed, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AdminSession
@@ -95,7 +95,7 @@ def delete(
     A group with a registered member is never changed: ZooKeeper checks this in the transaction that deletes. With
     --bootstrap-server alone a GROUP is one that brokers coordinate, and its coordinator checks (from 1.1 on). Without
     --execute the command shows what it would delete, and exits with 3. Exit codes: 0 done, 3 would change something, 4
-    rejected and nothing changed, 6 some groups were deleted and some rejected.
+    rejected and nothing changed, 6 only some of the groups were deleted.
     """
     _check_call(groups, topic, stale, older_than)
     known = open_admin_session(context, cluster)
@@ -122,7 +122,7 @@ def delete(
             )  # fmt: skip
     targets = _targets(session, groups, topic, stale, parse_age_ms(older_than or OLDER_THAN))
     if do_it:
-        targets = [_execute(session, target) for target in targets]
+        targets = _execute_all(context, session, targets, is_named=bool(groups))
     if output == "json":
         print_json({"schema": SCHEMA, "executed": do_it, "groups": [_json(each) for each in targets],
                     "next_steps": _next_steps(context, targets, do_it)})  # fmt: skip
@@ -171,6 +171,24 @@ def _stale_console_groups(session: AdminSession, older_than_ms: int) -> list[Gro
 
     names = [name for name in group_names(session) if is_console_group(name)]
     return [target(line) for line in list_groups(session, names)]
+
+
+def _execute_all(
+    context: click.Context, session: AdminSession, targets: Sequence[GroupDeletion], *, is_named: bool
+) -> list[GroupDeletion]:
+    """Execute the targets in their order.  If ZooKeeper stops that, print what was deleted, and end."""
+    done: list[GroupDeletion] = []
+    for target in targets:
+        try:
+            done.append(_execute(session, target))
+        except UnavailableError as error:
+            deleted = [each.group for each in done if each.status == "deleted"]
+            if not deleted:
+                raise
+            how = "; leave it out then" if is_named else ""
+            print_error(f"{error}. Before that was deleted: {', '.join(deleted)}{how}")
+            context.exit(EXIT_PARTIAL)
+    return done
 
 
 def _execute(session: AdminSession, target: GroupDeletion) -> GroupDeletion:

@@ -342,6 +342,21 @@ def test_a_missing_right_is_named_and_nothing_goes(world: FakeEnvironment, admin
     assert nodes(world, "/consumers/g") == before
 
 
+def test_what_was_deleted_before_zookeeper_failed_is_named(world: FakeEnvironment, tool: RunTool) -> None:
+    for group in ("a", "b", "c"):
+        dead_group(world, group, "t")
+
+    def deletes_b(request: Request) -> bool:
+        return isinstance(request, Multi) and any(op.path.startswith("/consumers/b") for op in request.ops)
+
+    world.zookeeper.fail_next(deletes_b, NoAuth)
+    result = tool("groups", "delete", "a", "b", "c", "--execute", "-o", "json")
+    assert (result.exit_code, json.loads(result.stdout)["exit_code"]) == (6, 6)
+    assert "run it again. Before that was deleted: a; leave it out then\n" in result.stderr
+    assert [len(nodes(world, f"/consumers/{group}")) for group in ("a", "b", "c")] == [0, 8, 8]
+    assert tool("groups", "delete", "b", "c", "--execute").exit_code == 0
+
+
 # --- stale console groups ---------------------------------------------------------------------------------------
 
 
