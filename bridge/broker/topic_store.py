@@ -184,7 +184,11 @@ class TopicStore:
         for topic in topics:
             del self._by_name[topic.name], self._by_id[topic.topic_id]
             for partition in topic.partitions:
-                partition.log.delete()
+                try:
+                    partition.log.delete()
+                except OSError as error:
+                    # The topic does not exist any more, whatever is left of it; the next start removes that.
+                    _log.warning("topic-files-left topic=%s partition=%d error=%s", topic.name, partition.index, error)
             if self._folder is not None:
                 self._folder.remove_topic(topic.name, topic.topic_id)
 

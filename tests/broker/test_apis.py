@@ -371,6 +371,25 @@ def test_a_waiting_fetch_whose_session_another_request_used_ends_with_its_error_
         assert (answer.error_code, answer.session_id, answer.responses) == (71, session, [])
 
 
+def test_a_topic_whose_files_cannot_be_deleted_is_deleted_with_its_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(5, "Input/output error")
+
+    with EmbeddedBroker(data_dir=tmp_path / "data") as broker, RawClient(broker.addresses()[0]) as talk:
+        broker.create_topic("t", partitions=2)
+        broker.append("t", 0, [b"old"] * 3)
+        broker.append("t", 1, [b"old"])
+        talk.find_coordinator("g")
+        wait_until(lambda: talk.commit("g", "t", 0, 3) == 0, "the coordinator has loaded", timeout_ms=30_000)
+        with monkeypatch.context() as failing:
+            failing.setattr(Path, "unlink", refuse)
+            [row] = talk.ask(DELETE_TOPICS, 1, DeleteTopicsRequest(topic_names=["t"], timeout_ms=0)).responses
+        broker.create_topic("t", partitions=2)
+        assert (row.error_code, talk.committed("g", "t", 0), broker.records("t", 0)) == (0, (-1, 0), [])
+
+
 def test_limits_of_a_fetch(talk: RawClient, topic: str) -> None:
     for _ in range(3):
         talk.produce(topic, 0, b"x" * 100)
