@@ -95,6 +95,9 @@ def log_ranges(
     """
     asker = _OffsetLister(brokers, pause or StopSignal().wait)
     at_time = None if time_ms is None else _Query(time_ms)
+    if time_ms is not None and time_ms < 0:
+        # No record is older than 1970.  To brokers, times below 0 have other meanings: -1 is the end of the log.
+        at_time = _EARLIEST
     is_committed = isolation_level == READ_COMMITTED
     queries = [_EARLIEST, _LATEST, *([at_time] if at_time else []), *([_LAST_STABLE] if is_committed else [])]
     found = asker.ask(partitions, queries)

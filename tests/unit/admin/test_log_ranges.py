@@ -66,6 +66,16 @@ def test_a_time_is_exact_from_0_10_1_on_and_the_end_where_nothing_is_as_young(ma
     assert at[0][T1] == LogRange(0, 0, OffsetForTime(0, "end"))
 
 
+@pytest.mark.parametrize("release", ["0.9.0.1", "1.1.1", "3.9.1"])
+@pytest.mark.parametrize("time_ms", [-1, -2, -3, -4, -86_400_000])
+def test_a_time_before_1970_is_the_start_of_the_log(make_world: MakeWorld, release: str, time_ms: int) -> None:
+    world = filled(make_world, release=release)
+    with open_session(world) as admin:
+        found = log_ranges(admin.brokers, [T0], time_ms)[T0]
+    assert isinstance(found, LogRange), found
+    assert (found.earliest, found.latest, found.for_time and found.for_time.offset) == (2, 5, 2)
+
+
 def test_a_time_is_a_segment_before_0_10_1_and_never_later_than_asked_for(make_world: MakeWorld) -> None:
     world = filled(make_world, release="0.8.2.2")
     with open_session(world) as admin:
