@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from zkconsumer.cli.options import ClusterOptions, cluster_options
+from zkconsumer.cli.options import ClusterOptions, SecondsRange, cluster_options
 
 INTERVAL_S = 2.0
 
@@ -13,7 +13,7 @@ INTERVAL_S = 2.0
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=0.5, max=3_600),
+    type=SecondsRange(0.5, 3_600),
     default=INTERVAL_S,
     show_default=True,
     metavar="S",

@@ -25,7 +25,7 @@ from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.common import EXIT_DIFFERS, missing_address_error, print_json
 from zkconsumer.cli.console import log_to_console, print_message, printable
-from zkconsumer.cli.options import ClusterOptions, OutputFormat, report_options
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, SecondsRange, report_options
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.zk import paths
 
@@ -60,7 +60,7 @@ def timeout_option(command: F) -> F:
     return click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0, max=1_000_000),
+        type=SecondsRange(0),
         default=WAIT_TIMEOUT_S,
         show_default=True,
         metavar="S",

@@ -26,7 +26,7 @@ from zkconsumer.cli.common import (
 from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.lag import LagTotal
-from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, SecondsRange, group_argument, report_options
 from zkconsumer.cli.terminal import ATTENTION, GOOD, coloured
 from zkconsumer.wire import compression
 
@@ -38,7 +38,7 @@ INTERVAL_S = 5.0
 @group_argument()
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0, max=3_600),
+    type=SecondsRange(0, 3_600),
     default=INTERVAL_S,
     show_default=True,
     metavar="S",
@@ -46,7 +46,7 @@ INTERVAL_S = 5.0
 )
 @click.option(
     "--commit-interval",
-    type=click.FloatRange(min=0.1),
+    type=SecondsRange(0.1),
     metavar="S",
     help="auto.commit.interval.ms of the members, in seconds. Default: the one of the --config FILE, or 60.",
 )

@@ -36,7 +36,7 @@ from zkconsumer.cli.common import (
 )
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.groups import exit_no_such_group, print_topics_not_found, topics_not_found, unreadable_offset_texts
-from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, SecondsRange, group_argument, report_options
 from zkconsumer.cli.redrawn_lines import RedrawnLines
 from zkconsumer.cli.terminal import is_terminal
 from zkconsumer.errors import UnavailableError, UsageError
@@ -86,7 +86,7 @@ class LagSnapshot:
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1),
+    type=SecondsRange(0.1),
     default=INTERVAL_S,
     show_default=True,
     metavar="S",
@@ -95,7 +95,7 @@ class LagSnapshot:
 @click.option(
     "--observe",
     "observe_s",
-    type=click.FloatRange(min=0),
+    type=SecondsRange(0),
     default=0,
     metavar="S",
     help="Read for S seconds before the result is printed, so that trends are known.",

@@ -7,6 +7,7 @@ is never combined with one of the environment.  For the same reason ``--context`
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,9 @@ WIDE = "wide"
 _WIDE_IS_WANTED = "zkconsumer.cli.wide_is_wanted"
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+SECONDS_MAX = 1_000_000
+"""The largest time that an option can give: eleven days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,20 @@ def report_options(command: F) -> F:
     """``-o`` and the options of the cluster; the command also receives the context, as its first argument."""
     with_context: Any = click.pass_context(command)
     return output_option(cluster_options(with_context))  # type: ignore[no-any-return]
+
+
+class SecondsRange(click.FloatRange):
+    """A number of seconds.  click's own range accepts ``nan``."""
+
+    def __init__(self, min_s: float, max_s: float = SECONDS_MAX) -> None:
+        super().__init__(min=min_s, max=max_s)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See ``click.ParamType``."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
 
 
 def choice_option(

@@ -139,3 +139,21 @@ def test_a_group_beside_other_arguments(world: FakeEnvironment, tmp_path: Path, 
         assert (done.exit_code, "cannot be read" in done.stderr) == (2, True), "the group comes first"
     else:
         assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e300", "-1"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lag", "g", "--watch", "--interval"),
+        ("lag", "g", "--observe"),
+        ("groups", "doctor", "g", "--interval"),
+        ("groups", "doctor", "g", "--commit-interval"),
+        ("groups", "top", "--interval"),
+        ("migrate", "apply", "plan", "--timeout"),
+    ],
+)
+def test_a_time_that_nobody_can_wait_is_an_error_of_the_option(words: tuple[str, ...], value: str) -> None:
+    result = CliRunner().invoke(main, [*words, value])
+    assert result.exit_code == 2, result.output
+    assert f"Invalid value for '{words[-1]}': " in result.stderr
