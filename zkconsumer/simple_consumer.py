@@ -370,7 +370,7 @@ class SimpleConsumer:
                 return self._repeated_once(once, api, request.version)
             except ZkConsumerError:
                 raise
-            except BaseException:  # of a signal handler: the request may have been sent, and nobody receives its answer
+            except BaseException:  # of a signal handler: the answer to the request may still come
                 self.disconnect()
                 raise
 

@@ -56,7 +56,12 @@ class PublishedMessage:
 
 def event_bytes(name: str, document: object) -> bytes:
     """One server-sent event.  JSON has no line break, so one ``data`` line is enough."""
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), json.dumps(document, separators=(",", ":")).encode())
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), json_bytes(document))
+
+
+def json_bytes(document: object) -> bytes:
+    """JSON in ASCII: a text of a znode may have half of a surrogate pair, which UTF-8 cannot contain."""
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 class GroupFeed:

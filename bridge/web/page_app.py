@@ -14,7 +14,6 @@ document of the command in the right column.  A group's name is a parameter beca
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from starlette.routing import Route
 
 from bridge.web.cluster_watcher import ClusterWatcher, TooManyGroups
 from bridge.web.event_stream import AsgiReceive, AsgiSend, EventStream, ViewerHub
-from bridge.web.group_feed import DOCTOR, GROUP, LAG, MOVE, VERIFY
+from bridge.web.group_feed import DOCTOR, GROUP, LAG, MOVE, VERIFY, json_bytes
 from bridge.web.read_state import ReadState
 from bridge.web.request_checks import (
     PATHS_WITHOUT_TOKEN,
@@ -340,10 +339,10 @@ class GroupPages:
 
 
 class EscapedJSONResponse(JSONResponse):  # type: ignore[misc, unused-ignore]
-    """JSON in ASCII: a text of a znode may have half of a surrogate pair, which UTF-8 cannot contain."""
+    """JSON in ASCII, as in the events (``json_bytes``)."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":")).encode()
+        return json_bytes(content)
 
 
 class StreamResponse:

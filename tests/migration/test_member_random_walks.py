@@ -117,7 +117,7 @@ class Walk(MigratingMemberConversation):
                 self.do(f"zk drop {tp}")
 
     def idle(self) -> list[TopicPartition]:
-        """What is drained although the member keeps it.  Not what ZooKeeper's side, when active, was told of."""
+        """What is drained although the member keeps it.  Not what the ZooKeeper side, when active, knows."""
         partitions, rules = self.member.partitions, self.member.rules
         keeps_all = rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED
         return [

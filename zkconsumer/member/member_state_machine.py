@@ -757,7 +757,7 @@ class MemberStateMachine:
         Without our registration the other members have assigned our partitions to themselves, so everything is released
         before we register again
         (``a_member_whose_registration_is_deleted_releases_its_partitions_and_registers_again.txt``).  One that another
-        client overwrote with data that nobody can parse is deleted first
+        client overwrote with invalid data is deleted first
         (``a_member_whose_registration_is_overwritten_deletes_it_and_registers_again.txt``).  An assignment
         with an error has no partitions, and what we own is released, as a Scala member does before it fails.  A new
         view ends the exemption of partitions that could not be released, and the commit for the change: releases
