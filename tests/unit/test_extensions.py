@@ -34,7 +34,7 @@ from zkconsumer import extensions
 from zkconsumer.wire import compiled
 found = {"root": str(extensions.PACKAGE_ROOT), "status": extensions.status(), "file": None}
 if compiled.RECORD_DECODER is not None:
-    compiled.RECORD_DECODER.crc32(b"used", True)
+    compiled.RECORD_DECODER.crc32(b"used", 2)
     found["file"] = compiled.RECORD_DECODER.__file__
 print(json.dumps(found))
 """

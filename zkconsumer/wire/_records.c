@@ -23,8 +23,7 @@ enum { CODEC_GZIP = 1, CODEC_SNAPPY = 2, CODEC_LZ4 = 3, CODEC_ZSTD = 4 };
 
 typedef struct {
     PyTypeObject *cursor_type;
-    zk_crc crc;
-    zk_crc crc_tables_only;
+    zk_crc crcs[ZK_CRC_USES];
 } module_state;
 
 static module_state *state_of(PyObject *module) { return PyModule_GetState(module); }
@@ -120,7 +119,7 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         .check_crcs = check,
         .excluded = self->excluded.buf,
         .excluded_count = self->excluded.len / (Py_ssize_t)sizeof(int64_t),
-        .crc = with_instructions ? &state->crc : &state->crc_tables_only,
+        .crc = &state->crcs[with_instructions ? ZK_CRC_ALL : ZK_CRC_TABLES],
         .offset_before = -1,
     };
     return (PyObject *)self;
@@ -566,16 +565,15 @@ static PyObject *outline(PyObject *Py_UNUSED(module), PyObject *args) {
 
 static PyObject *checksum(PyObject *module, PyObject *args, bool is_crc32c) {
     Py_buffer data;
-    int with_instructions;
-    if (!PyArg_ParseTuple(args, "y*p", &data, &with_instructions)) return NULL;
-    module_state *state = state_of(module);
-    const zk_crc *crc = with_instructions ? &state->crc : &state->crc_tables_only;
+    unsigned char use;
+    if (!PyArg_ParseTuple(args, "y*b", &data, &use)) return NULL;
+    const zk_crc *crc = &state_of(module)->crcs[use < ZK_CRC_USES ? use : ZK_CRC_ALL];
     uint32_t found = (is_crc32c ? crc->crc32c : crc->crc32)(crc, data.buf, (size_t)data.len);
     PyBuffer_Release(&data);
     return PyLong_FromUnsignedLong(found);
 }
 
-/* crc32(data, with_instructions), crc32c(data, with_instructions) */
+/* crc32(data, use), crc32c(data, use): see `zk_crc_use` */
 static PyObject *crc32(PyObject *module, PyObject *args) { return checksum(module, args, false); }
 static PyObject *crc32c(PyObject *module, PyObject *args) { return checksum(module, args, true); }
 
@@ -950,12 +948,11 @@ static PyMethodDef methods[] = {
 
 static int module_exec(PyObject *module) {
     module_state *state = state_of(module);
-    zk_crc_init(&state->crc, true);
-    zk_crc_init(&state->crc_tables_only, false);
+    for (int use = 0; use < ZK_CRC_USES; use++) zk_crc_init(&state->crcs[use], (zk_crc_use)use);
     state->cursor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &cursor_spec, NULL);
     if (!state->cursor_type || PyModule_AddType(module, state->cursor_type) < 0) return -1;
     if (PyModule_AddIntConstant(module, "END", ZK_END) < 0 || PyModule_AddIntConstant(module, "ODD", ZK_ODD) < 0) return -1;
-    PyObject *by = Py_BuildValue("ss", state->crc.crc32_by, state->crc.crc32c_by);
+    PyObject *by = Py_BuildValue("ss", state->crcs[ZK_CRC_ALL].crc32_by, state->crcs[ZK_CRC_ALL].crc32c_by);
     int done = by ? PyModule_AddObjectRef(module, "CHECKSUMS_BY", by) : -1;
     Py_XDECREF(by);
     return done;

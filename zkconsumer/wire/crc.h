@@ -4,7 +4,7 @@
  *
  * Without instructions: sixteen tables, sixteen bytes per step (Kounavis and Berry, "slicing").  x86-64: carry-less
  * multiplication (Gopal et al., "Fast CRC computation for generic polynomials"), and the SSE4.2 instruction for CRC-32C of
- * few bytes.  ARMv8: one instruction for each of the two. */
+ * few bytes; with AVX-512, four such multiplications per instruction.  ARMv8: one instruction for each of the two. */
 
 #ifndef ZKCONSUMER_CRC_H
 #define ZKCONSUMER_CRC_H
@@ -17,6 +17,9 @@
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define ZK_X86 1
 #include <immintrin.h>
+#if defined(__clang__) || __GNUC__ >= 9
+#define ZK_X86_WIDE 1
+#endif
 #endif
 
 #if defined(__aarch64__) && (defined(__linux__) || defined(__APPLE__))
@@ -119,14 +122,16 @@ __attribute__((target("sse4.2"))) static uint32_t zk_crc32c_sse42(const zk_crc *
 
 /* x^n mod P in the reflected order of bits, for the distances in bits over which 128 bits are folded. */
 typedef struct {
-    uint64_t by_64_low;  /* n = 512 + 32 */
-    uint64_t by_64_high; /* n = 512 - 32 */
-    uint64_t by_16_low;  /* n = 128 + 32 */
-    uint64_t by_16_high; /* n = 128 - 32 */
+    uint64_t by_256_low;  /* n = 2048 + 32 */
+    uint64_t by_256_high; /* n = 2048 - 32 */
+    uint64_t by_64_low;   /* n = 512 + 32 */
+    uint64_t by_64_high;  /* n = 512 - 32 */
+    uint64_t by_16_low;   /* n = 128 + 32 */
+    uint64_t by_16_high;  /* n = 128 - 32 */
 } zk_folds;
 
-static const zk_folds ZK_CRC32_FOLDS = {0x154442BD4, 0x1C6E41596, 0x1751997D0, 0x0CCAA009E};
-static const zk_folds ZK_CRC32C_FOLDS = {0x0740EEF02, 0x09E4ADDF8, 0x0F20C0DFE, 0x14CD00BD6};
+static const zk_folds ZK_CRC32_FOLDS = {0x11542778A, 0x1322D1430, 0x154442BD4, 0x1C6E41596, 0x1751997D0, 0x0CCAA009E};
+static const zk_folds ZK_CRC32C_FOLDS = {0x0DCB17AA4, 0x0B9E02B86, 0x0740EEF02, 0x09E4ADDF8, 0x0F20C0DFE, 0x14CD00BD6};
 
 /* For the last step of CRC-32, reflected too: x^64 mod P; x^64 div P; P. */
 #define ZK_CRC32_X64 0x163CD6124
@@ -154,6 +159,21 @@ static const uint8_t ZK_MOVED[48] = {NONE, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 
 #undef NONE
 
+/* Returns sixteen bytes with the same remainder as `sum` with the `bytes` bytes at `at` after it. */
+ZK_WITH_PCLMUL static inline __m128i zk_folded_rest(const zk_folds *folds, __m128i sum, const uint8_t *at, size_t bytes) {
+    const __m128i by_16 = _mm_set_epi64x((int64_t)folds->by_16_high, (int64_t)folds->by_16_low);
+    for (; bytes >= 16; at += 16, bytes -= 16) sum = zk_fold(sum, by_16, _mm_loadu_si128((const __m128i *)at));
+    if (bytes) {
+        __m128i to_end = _mm_loadu_si128((const __m128i *)(ZK_MOVED + bytes));
+        __m128i to_front = _mm_loadu_si128((const __m128i *)(ZK_MOVED + 16 + bytes));
+        __m128i last = _mm_loadu_si128((const __m128i *)(at + bytes - 16));
+        last = _mm_and_si128(last, _mm_cmpgt_epi8(to_end, _mm_set1_epi8(-1)));
+        last = _mm_or_si128(last, _mm_shuffle_epi8(sum, to_front));
+        sum = zk_fold(_mm_shuffle_epi8(sum, to_end), by_16, last);
+    }
+    return sum;
+}
+
 /* Returns sixteen bytes with the same remainder as all `bytes` bytes at `at`, with the initial value (all ones).  `bytes`
  * is at least ZK_FOLDED_BYTES_MIN. */
 ZK_WITH_PCLMUL static inline __m128i zk_folded(const zk_folds *folds, const uint8_t *at, size_t bytes) {
@@ -177,16 +197,7 @@ ZK_WITH_PCLMUL static inline __m128i zk_folded(const zk_folds *folds, const uint
         sum = zk_fold(sum, by_16, sum_2);
         sum = zk_fold(sum, by_16, sum_3);
     }
-    for (; bytes >= 16; at += 16, bytes -= 16) sum = zk_fold(sum, by_16, _mm_loadu_si128((const __m128i *)at));
-    if (bytes) {
-        __m128i to_end = _mm_loadu_si128((const __m128i *)(ZK_MOVED + bytes));
-        __m128i to_front = _mm_loadu_si128((const __m128i *)(ZK_MOVED + 16 + bytes));
-        __m128i last = _mm_loadu_si128((const __m128i *)(at + bytes - 16));
-        last = _mm_and_si128(last, _mm_cmpgt_epi8(to_end, _mm_set1_epi8(-1)));
-        last = _mm_or_si128(last, _mm_shuffle_epi8(sum, to_front));
-        sum = zk_fold(_mm_shuffle_epi8(sum, to_end), by_16, last);
-    }
-    return sum;
+    return zk_folded_rest(folds, sum, at, bytes);
 }
 
 /* The CRC-32 of sixteen bytes, without a table (Barrett reduction, the last step of Gopal et al.). */
@@ -208,14 +219,58 @@ ZK_WITH_PCLMUL static uint32_t zk_crc32_pclmul(const zk_crc *crc, const uint8_t 
     return ~zk_crc32_of_16(zk_folded(&ZK_CRC32_FOLDS, at, bytes));
 }
 
+ZK_WITH_PCLMUL static inline uint32_t zk_crc32c_of_16(__m128i sum) {
+    uint64_t found = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(sum));
+    return (uint32_t)_mm_crc32_u64(found, (uint64_t)_mm_extract_epi64(sum, 1));
+}
+
 /* Each SSE4.2 instruction waits for the result of the one before: from some hundred bytes on, folding is twice as fast. */
 ZK_WITH_PCLMUL static uint32_t zk_crc32c_pclmul(const zk_crc *crc, const uint8_t *at, size_t bytes) {
     (void)crc;
     if (bytes < ZK_PCLMUL_CRC32C_BYTES_MIN) return ~zk_crc32c_of(0xFFFFFFFFu, at, bytes);
-    __m128i sum = zk_folded(&ZK_CRC32C_FOLDS, at, bytes);
-    uint64_t found = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(sum));
-    return ~(uint32_t)_mm_crc32_u64(found, (uint64_t)_mm_extract_epi64(sum, 1));
+    return ~zk_crc32c_of_16(zk_folded(&ZK_CRC32C_FOLDS, at, bytes));
 }
+
+#ifdef ZK_X86_WIDE
+
+#define ZK_WIDE_BYTES_MIN 512
+
+#define ZK_WITH_WIDE __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
+
+ZK_WITH_WIDE static inline __m512i zk_fold_wide(__m512i sum, __m512i by, const uint8_t *next) {
+    const int exclusive_or = 0x96;
+    __m512i low = _mm512_clmulepi64_epi128(sum, by, 0x00), high = _mm512_clmulepi64_epi128(sum, by, 0x11);
+    return _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(next), exclusive_or);
+}
+
+/* As `zk_folded`, for at least ZK_WIDE_BYTES_MIN bytes. */
+ZK_WITH_WIDE static inline __m128i zk_folded_wide(const zk_folds *folds, const uint8_t *at, size_t bytes) {
+    const __m512i by_256 = _mm512_broadcast_i32x4(_mm_set_epi64x((int64_t)folds->by_256_high, (int64_t)folds->by_256_low));
+    __m512i sums[4];
+    for (int each = 0; each < 4; each++) sums[each] = _mm512_loadu_si512(at + 64 * each);
+    sums[0] = _mm512_xor_si512(sums[0], _mm512_inserti32x4(_mm512_setzero_si512(), _mm_cvtsi32_si128(-1), 0));
+    for (at += 256, bytes -= 256; bytes >= 256; at += 256, bytes -= 256)
+        for (int each = 0; each < 4; each++) {
+            if (bytes > ZK_FOLDED_AHEAD_BYTES) __builtin_prefetch(at + ZK_FOLDED_AHEAD_BYTES + 64 * each);
+            sums[each] = zk_fold_wide(sums[each], by_256, at + 64 * each);
+        }
+    uint8_t folded[256];
+    for (int each = 0; each < 4; each++) _mm512_storeu_si512(folded + 64 * each, sums[each]);
+    __m128i sum = _mm_loadu_si128((const __m128i *)folded);
+    return zk_folded_rest(folds, zk_folded_rest(folds, sum, folded + 16, sizeof folded - 16), at, bytes);
+}
+
+ZK_WITH_WIDE static uint32_t zk_crc32_wide(const zk_crc *crc, const uint8_t *at, size_t bytes) {
+    if (bytes < ZK_WIDE_BYTES_MIN) return zk_crc32_pclmul(crc, at, bytes);
+    return ~zk_crc32_of_16(zk_folded_wide(&ZK_CRC32_FOLDS, at, bytes));
+}
+
+ZK_WITH_WIDE static uint32_t zk_crc32c_wide(const zk_crc *crc, const uint8_t *at, size_t bytes) {
+    if (bytes < ZK_WIDE_BYTES_MIN) return zk_crc32c_pclmul(crc, at, bytes);
+    return ~zk_crc32c_of_16(zk_folded_wide(&ZK_CRC32C_FOLDS, at, bytes));
+}
+
+#endif
 
 #endif
 
@@ -251,25 +306,37 @@ static bool zk_arm_has_crc(void) {
 
 /* --- the choice --------------------------------------------------------------------------------------------------- */
 
-/* `with_instructions` false: only tables, for tests. */
-static void zk_crc_init(zk_crc *crc, bool with_instructions) {
+/* What may be used.  ZK_CRC_ALL is the normal case; the others are for tests, and for older processors. */
+typedef enum { ZK_CRC_TABLES, ZK_CRC_WITHOUT_AVX512, ZK_CRC_ALL } zk_crc_use;
+
+#define ZK_CRC_USES 3
+
+static void zk_crc_init(zk_crc *crc, zk_crc_use use) {
     zk_crc_fill(crc->crc32_tables, ZK_CRC32_POLYNOMIAL);
     zk_crc_fill(crc->crc32c_tables, ZK_CRC32C_POLYNOMIAL);
     crc->crc32 = zk_crc32_tables;
     crc->crc32c = zk_crc32c_tables;
     crc->crc32_by = crc->crc32c_by = "tables";
-    if (!with_instructions) return;
+    if (use == ZK_CRC_TABLES) return;
 #ifdef ZK_X86
     __builtin_cpu_init();
+    bool has_pclmul = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
     if (__builtin_cpu_supports("sse4.2")) {
         crc->crc32c = zk_crc32c_sse42;
         crc->crc32c_by = "SSE4.2";
-        if (__builtin_cpu_supports("pclmul")) {
-            crc->crc32 = zk_crc32_pclmul;
-            crc->crc32c = zk_crc32c_pclmul;
-            crc->crc32_by = crc->crc32c_by = "PCLMULQDQ";
-        }
     }
+    if (has_pclmul) {
+        crc->crc32 = zk_crc32_pclmul;
+        crc->crc32c = zk_crc32c_pclmul;
+        crc->crc32_by = crc->crc32c_by = "PCLMULQDQ";
+    }
+#ifdef ZK_X86_WIDE
+    if (has_pclmul && use == ZK_CRC_ALL && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) {
+        crc->crc32 = zk_crc32_wide;
+        crc->crc32c = zk_crc32c_wide;
+        crc->crc32_by = crc->crc32c_by = "VPCLMULQDQ";
+    }
+#endif
 #endif
 #ifdef ZK_ARM
     if (zk_arm_has_crc()) {

@@ -262,6 +262,88 @@ static zk_stop zk_open_batch(zk_cursor *c) {
     return ZK_FULL;
 }
 
+/* The fields of one record of a batch. */
+typedef struct {
+    int64_t delta_ms;
+    int64_t delta;
+    const uint8_t *key_at;
+    int64_t key; /* its length; negative: null */
+    const uint8_t *value_at;
+    int64_t value;
+    const uint8_t *headers_at;
+    int64_t headers; /* their number */
+    const uint8_t *end;
+} zk_record;
+
+static inline bool zk_has_valid_headers(const zk_record *record) {
+    if (!record->headers) return record->headers_at == record->end;
+    if (record->headers < 0 || record->headers > ZK_HEADERS_MAX) return false;
+    return zk_headers_fit(record->headers_at, record->end, record->headers);
+}
+
+/* Reads the size of the record at `at`, and the fields before its key.  Returns the byte after them, or NULL. */
+static const uint8_t *zk_record_head(const uint8_t *at, const uint8_t *behind, zk_record *record) {
+    int64_t size;
+    const uint8_t *next = zk_varint(at, behind, &size);
+    if (!next || size < 1 || size > behind - next) return NULL;
+    record->end = next + size;
+    if (!(next = zk_varint(next + 1, record->end, &record->delta_ms))) return NULL;
+    return zk_varint(next, record->end, &record->delta);
+}
+
+/* Reads the other fields. */
+static bool zk_record_rest(const uint8_t *next, zk_record *record) {
+    const uint8_t *end = record->end;
+    if (!(next = zk_varint(next, end, &record->key))) return false;
+    record->key_at = next;
+    if (!(next = zk_past(next, end, record->key)) || !(next = zk_varint(next, end, &record->value))) return false;
+    record->value_at = next;
+    if (!(next = zk_past(next, end, record->value)) || !(next = zk_varint(next, end, &record->headers))) return false;
+    record->headers_at = next;
+    return zk_has_valid_headers(record);
+}
+
+/* Reads a varint of one or two bytes that is not negative.  Returns the byte after it; NULL: it is another one. */
+static inline const uint8_t *zk_small(const uint8_t *at, int64_t *value) {
+    uint32_t byte = at[0];
+    if (!(byte & 0x81)) {
+        *value = byte >> 1;
+        return at + 1;
+    }
+    uint32_t second = at[1];
+    if (byte & 1 || second & 0x80) return NULL;
+    *value = (byte & 0x7F) >> 1 | second << 6;
+    return at + 2;
+}
+
+static inline const uint8_t *zk_small_or_null(const uint8_t *at, int64_t *length) {
+    if (*at != 1) return zk_small(at, length);
+    *length = -1;
+    return at + 1;
+}
+
+#define ZK_USUAL_BYTES_MIN 16
+
+/* Reads a record whose numbers are small, with half of the comparisons.  ZK_USUAL_BYTES_MIN bytes or more follow `at`.
+ * False: `zk_record_head` and `zk_record_rest` must read it. */
+static inline bool zk_usual_record(const uint8_t *at, const uint8_t *behind, zk_record *record) {
+    int64_t size;
+    const uint8_t *next = zk_small(at, &size);
+    if (!next || size > behind - next) return false;
+    const uint8_t *end = record->end = next + size;
+    if (!(next = zk_small(next + 1, &record->delta_ms)) || !(next = zk_small(next, &record->delta))) return false;
+    if (!(next = zk_small_or_null(next, &record->key))) return false;
+    record->key_at = next;
+    int64_t key_bytes = record->key > 0 ? record->key : 0;
+    if (end - next < key_bytes + 2 || !(next = zk_small_or_null(next + key_bytes, &record->value))) return false;
+    record->value_at = next;
+    int64_t left = end - next - (record->value > 0 ? record->value : 0);
+    record->headers = 0;
+    record->headers_at = end;
+    if (left == 1 && !end[-1]) return true;
+    return left > 1 && (record->headers_at = zk_small(end - left, &record->headers)) && zk_has_valid_headers(record);
+}
+
 /* Reads up to `most` records of the open batch that begin before `near`.  Returns their number.  Sets `*stop` to ZK_ODD
  * if the next record is not accepted, to ZK_END if it is at the end offset; else `*stop` is unchanged. */
 static int64_t zk_batch_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t near, zk_stop *stop) {
@@ -271,48 +353,38 @@ static int64_t zk_batch_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t ne
     int64_t left = c->left, before = c->record_before, base = c->base_timestamp;
     bool is_end = false;
     while (left && row < last && at < until) {
-        int64_t size, delta_ms, delta, key, value, headers;
-        const uint8_t *next = zk_varint(at, behind, &size);
-        if (!next || size < 1 || size > behind - next) goto odd;
-        const uint8_t *end = next + size;
-        if (!(next = zk_varint(next + 1, end, &delta_ms)) || !(next = zk_varint(next, end, &delta))) goto odd;
-        if (delta < 0 || delta > c->last_offset - c->offset) goto odd;
-        int64_t offset = c->offset + delta;
+        zk_record record;
+        const uint8_t *rest = NULL;
+        bool is_usual = behind - at >= ZK_USUAL_BYTES_MIN && zk_usual_record(at, behind, &record);
+        if (!is_usual && !(rest = zk_record_head(at, behind, &record))) goto odd;
+        if (record.delta < 0 || record.delta > c->last_offset - c->offset) goto odd;
+        int64_t offset = c->offset + record.delta;
         if (offset <= before) goto odd;
         if (offset >= c->end_offset) {
             is_end = true;
             break;
         }
         if (offset >= c->start_offset) {
-            if (!(next = zk_varint(next, end, &key))) goto odd;
-            const uint8_t *key_at = next;
-            if (!(next = zk_past(next, end, key)) || !(next = zk_varint(next, end, &value))) goto odd;
-            const uint8_t *value_at = next;
-            if (!(next = zk_past(next, end, value)) || !(next = zk_varint(next, end, &headers))) goto odd;
-            if (headers) {
-                if (headers < 0 || headers > ZK_HEADERS_MAX || !zk_headers_fit(next, end, headers)) goto odd;
-            } else if (next != end) {
-                goto odd;
-            }
-            int64_t timestamp = c->append_time;
+            if (!is_usual && !zk_record_rest(rest, &record)) goto odd;
+            int64_t timestamp = c->append_time, delta_ms = record.delta_ms;
             if (!c->is_append) {
                 if (delta_ms >= 0 ? base > INT64_MAX - delta_ms : base < INT64_MIN - delta_ms) goto odd;
                 timestamp = base + delta_ms;
             }
             row->offset = offset;
             row->timestamp = timestamp;
-            row->key_start = (int32_t)(key_at - body);
-            row->key_length = key < 0 ? -1 : (int32_t)key;
-            row->value_start = (int32_t)(value_at - body);
-            row->value_length = value < 0 ? -1 : (int32_t)value;
-            row->headers_start = (int32_t)(next - body);
-            row->headers_end = (int32_t)(end - body);
-            row->header_count = (int32_t)headers;
+            row->key_start = (int32_t)(record.key_at - body);
+            row->key_length = record.key < 0 ? -1 : (int32_t)record.key;
+            row->value_start = (int32_t)(record.value_at - body);
+            row->value_length = record.value < 0 ? -1 : (int32_t)record.value;
+            row->headers_start = (int32_t)(record.headers_at - body);
+            row->headers_end = (int32_t)(record.end - body);
+            row->header_count = (int32_t)record.headers;
             row->timestamp_type = c->is_append;
             row++;
         }
         before = offset;
-        at = end;
+        at = record.end;
         left--;
     }
     c->left = left;

@@ -371,7 +371,7 @@ def lz4_batch(frame: bytes, payload: bytes) -> bytes:
 def with_right_checksum(batch: bytearray) -> bytes:
     """A batch of format 2 with the size and the checksum of its bytes."""
     struct.pack_into(">i", batch, 8, len(batch) - 12)
-    struct.pack_into(">I", batch, 17, RECORDS.crc32c(bytes(batch[21:]), True))
+    struct.pack_into(">I", batch, 17, RECORDS.crc32c(bytes(batch[21:]), 2))
     return bytes(batch)
 
 
