@@ -27,14 +27,14 @@ static bool wait_readable(int fd, int wake_fd, int64_t until_ms) {
 }
 
 /* receive(fd, wake_fd, wait_ms, buffer): receives until the buffer is full, the connection ends, `wait_ms` are over,
- * `wake_fd` has bytes, or a signal arrives.  Returns how many bytes; 0: the connection has ended.  OSError as recv_into,
- * only if nothing was received before. */
+ * `wake_fd` has bytes (negative: there is none), or a signal arrives.  Returns how many bytes; 0: the connection has
+ * ended.  OSError as recv_into of a socket that does not block, only if nothing was received before. */
 static PyObject *receive(PyObject *Py_UNUSED(module), PyObject *args) {
     int fd, wake_fd, wait_ms, error = 0;
     Py_buffer into;
     if (!PyArg_ParseTuple(args, "iiiw*", &fd, &wake_fd, &wait_ms, &into)) return NULL;
     Py_ssize_t received = 0;
-    bool has_ended = false;
+    bool has_ended = false, is_waiting;
     Py_BEGIN_ALLOW_THREADS;
     int64_t until_ms = now_ms() + wait_ms;
     do {
@@ -42,7 +42,8 @@ static PyObject *receive(PyObject *Py_UNUSED(module), PyObject *args) {
         error = count < 0 ? errno : 0;
         has_ended = count == 0;
         if (count > 0) received += count;
-    } while (!has_ended && !error && received < into.len && wait_readable(fd, wake_fd, until_ms));
+        is_waiting = !error || error == EAGAIN || error == EWOULDBLOCK;
+    } while (!has_ended && is_waiting && received < into.len && wait_readable(fd, wake_fd, until_ms));
     Py_END_ALLOW_THREADS;
     PyBuffer_Release(&into);
     if (error && !received) {

@@ -13,15 +13,20 @@ import selectors
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from zkconsumer.base.clock import Clock
+from zkconsumer.kafka.net.compiled_sockets import NO_WAKE_UP, SOCKETS
 
 ADDRESSES_MAX = 8
 """How many addresses of one host name are tried."""
 
 WAIT_MS_MAX = 24 * 24 * 3_600_000
 """The longest wait: 24 days, because a system call takes at most 2^31 - 1 ms.  A longer timeout ends then."""
+
+OneWaitSelector: Final = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+"""For a single wait: it opens no descriptor, and has fewer system calls than the default selector."""
 
 HAS_WAIT_ALL: Final = hasattr(socket, "MSG_WAITALL")
 SECONDS_AND_MICROSECONDS = struct.Struct("@ll")
@@ -76,8 +81,9 @@ class SocketTransport:
     Once connected, the socket blocks in the kernel (SO_RCVTIMEO, SO_SNDTIMEO), so that a receive is one system call in
     which the thread does not need the global interpreter lock.  With a timeout of the ``socket`` module it would be
     two, and each takes the lock again, which a thread that computes releases only after ``sys.getswitchinterval``
-    (5 ms).  Only the main thread waits with ``selectors`` first: it runs signal handlers, and a system call that is
-    repeated after each signal would start its timeout again.
+    (5 ms).  Only the main thread waits first: it runs signal handlers, and a system call that is repeated after each
+    signal would start its timeout again.  It fills a buffer by ``_sockets.receive``, which waits without a call of
+    Python for each part that arrives.
     """
 
     def __init__(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> None:
@@ -147,6 +153,8 @@ class SocketTransport:
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
         sock = self._opened()
+        if SOCKETS is not None and _is_main_thread():
+            return self._fill_in_main_thread(SOCKETS.receive, sock, view, deadline_ms)
         flags = socket.MSG_WAITALL if HAS_WAIT_ALL and not _is_main_thread() else 0
         filled = 0
         while filled < len(view):
@@ -155,6 +163,21 @@ class SocketTransport:
                 received = sock.recv_into(view[filled:], 0, flags)
             except BlockingIOError:
                 continue
+            if received == 0:
+                break
+            filled += received
+        return filled
+
+    def _fill_in_main_thread(
+        self, receive: Callable[..., int], sock: socket.socket, view: memoryview, deadline_ms: int
+    ) -> int:
+        filled = 0
+        while filled < len(view):
+            wait_ms = int(1000 * self._left(deadline_ms))
+            try:
+                received = receive(sock.fileno(), NO_WAKE_UP, wait_ms, view[filled:])
+            except BlockingIOError:
+                continue  # the time is up, or a signal has arrived, and its handler has run
             if received == 0:
                 break
             filled += received
@@ -193,7 +216,7 @@ class SocketTransport:
 
     @staticmethod
     def _wait(sock: socket.socket, event: int, seconds: float) -> bool:
-        with selectors.DefaultSelector() as ready:
+        with OneWaitSelector() as ready:
             ready.register(sock, event)
             return ready.select(seconds) != []
 

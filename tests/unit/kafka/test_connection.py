@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import WorkerThread, live_threads, spawn
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, ForkedError, RemoteProtocolError, UsageError
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
+from zkconsumer.kafka.net.compiled_sockets import SOCKETS
 from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason, guess_protocol
 from zkconsumer.kafka.net.sasl_client_authenticator import REQUEST_CORRELATION_ID_MAX
 from zkconsumer.kafka.transport import HAS_WAIT_ALL, SocketTransport
@@ -608,6 +611,46 @@ def test_an_answer_much_larger_than_the_receive_buffer_is_one_call_on_any_thread
         sender = sending(other, LARGE)
         assert transport.fill(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS) == len(LARGE), "the main thread, by pieces"
         assert sender.join(TIMEOUT_MS)
+
+
+@pytest.mark.skipif(SOCKETS is None, reason="the compiled module is not in use")
+def test_the_main_thread_waits_for_the_parts_of_an_answer_without_a_call_of_python() -> None:
+    with listening() as (transport, other):
+        counted = CountedSocket(transport._socket)  # type: ignore[arg-type]
+        transport._socket = counted  # type: ignore[assignment]
+        view = memoryview(bytearray(len(LARGE)))
+        sender = sending(other, LARGE)
+        assert transport.fill(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS) == len(LARGE)
+        assert sender.join(TIMEOUT_MS)
+        assert bytes(view) == LARGE
+        assert counted.calls == ["fileno"]
+
+
+def test_a_signal_handler_runs_while_the_main_thread_waits_for_the_rest_of_an_answer() -> None:
+    """It ends the wait of the compiled module, and the fill goes on after it."""
+    with listening() as (transport, other):
+
+        def on_signal(number: int, frame: object) -> None:
+            if not handled.is_set():
+                handled.set()
+                other.sendall(b"the rest")
+
+        def send_signals(stop: object) -> None:
+            while not handled.wait(0.02):  # one that comes just before the wait does not end it
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        handled = threading.Event()
+        before = signal.signal(signal.SIGUSR1, on_signal)
+        try:
+            other.sendall(b"some, ")
+            sender = spawn("signals", send_signals, lambda _, error: None)
+            view = memoryview(bytearray(14))
+            assert transport.fill(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS) == 14
+        finally:
+            handled.set()
+            assert sender.join(TIMEOUT_MS)
+            signal.signal(signal.SIGUSR1, before)
+        assert bytes(view) == b"some, the rest"
 
 
 def test_the_kernel_is_told_a_deadline_once_for_many_calls_alike() -> None:

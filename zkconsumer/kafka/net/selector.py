@@ -32,11 +32,11 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from zkconsumer import extensions
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.timer import FOREVER_MS
 from zkconsumer.errors import AuthenticationException, InvalidConfigException, RemoteProtocolError
 from zkconsumer.kafka.net.broker_channel import BrokerChannel, ChannelFactory, ChannelPhase
+from zkconsumer.kafka.net.compiled_sockets import SOCKETS
 from zkconsumer.kafka.net.handshake_errors import HandshakeClosedError, HandshakeTimeoutError
 from zkconsumer.kafka.net.network_messages import (
     DisconnectReason,
@@ -51,7 +51,6 @@ from zkconsumer.wire.request_frames import RESPONSE_BYTES_MAX
 READS_MAX = 64
 """How many system calls read from one socket before the others have their turn."""
 
-SOCKETS = extensions.load("zkconsumer.base._sockets")
 RESPONSE_MS_MAX = 10
 """How long the rest of a response is received before other sockets have their turn; a wake-up ends it earlier."""
 
