@@ -703,9 +703,9 @@ def test_joining_and_leaving_are_subtracted(monkeypatch: pytest.MonkeyPatch, tmp
     assert first.us == 1000.0
 
 
-def test_a_jvm_reads_some_millions_before_it_counts() -> None:
-    assert streams._warm_readings("java", 1_000_000) == 2
-    assert streams._warm_readings("java", 3_000_000) == 1
+def test_a_jvm_reads_thirty_millions_before_it_counts() -> None:
+    assert streams._warm_readings("java", 6_000_000) == 5
+    assert streams._warm_readings("java", 20_000_000) == 2
     assert streams._warm_readings("scala", 10_000) == streams.WARM_READINGS_MAX
     assert streams._warm_readings("franz-go", 1_000) == 1
 
