@@ -235,12 +235,14 @@ ZK_WITH_PCLMUL static uint32_t zk_crc32c_pclmul(const zk_crc *crc, const uint8_t
 
 #define ZK_WIDE_BYTES_MIN 512
 
+/* The truth table of three operands; a macro, because clang takes no variable here. */
+#define ZK_EXCLUSIVE_OR 0x96
+
 #define ZK_WITH_WIDE __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
 
 ZK_WITH_WIDE static inline __m512i zk_fold_wide(__m512i sum, __m512i by, const uint8_t *next) {
-    const int exclusive_or = 0x96;
     __m512i low = _mm512_clmulepi64_epi128(sum, by, 0x00), high = _mm512_clmulepi64_epi128(sum, by, 0x11);
-    return _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(next), exclusive_or);
+    return _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(next), ZK_EXCLUSIVE_OR);
 }
 
 /* As `zk_folded`, for at least ZK_WIDE_BYTES_MIN bytes. */
