@@ -111,10 +111,12 @@ static void read_answer(const uint8_t *data, size_t bytes, int32_t version) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static zk_crc_tables tables;
     static zk_crc crcs[ZK_CRC_USES];
     static bool is_made;
     if (!is_made) {
-        for (int use = 0; use < ZK_CRC_USES; use++) zk_crc_init(&crcs[use], (zk_crc_use)use);
+        zk_crc_fill_tables(&tables);
+        for (int use = 0; use < ZK_CRC_USES; use++) zk_crc_init(&crcs[use], &tables, (zk_crc_use)use);
         is_made = true;
     }
     if (size < 4) return 0;

@@ -13,7 +13,6 @@ import selectors
 import socket
 import struct
 import threading
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from zkconsumer.base.clock import Clock
@@ -153,35 +152,25 @@ class SocketTransport:
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
         sock = self._opened()
-        if SOCKETS is not None and _is_main_thread():
-            return self._fill_in_main_thread(SOCKETS.receive, sock, view, deadline_ms)
-        flags = socket.MSG_WAITALL if HAS_WAIT_ALL and not _is_main_thread() else 0
         filled = 0
         while filled < len(view):
-            self._set_timeout(sock, socket.SO_RCVTIMEO, selectors.EVENT_READ, deadline_ms)
             try:
-                received = sock.recv_into(view[filled:], 0, flags)
-            except BlockingIOError:
-                continue
-            if received == 0:
-                break
-            filled += received
-        return filled
-
-    def _fill_in_main_thread(
-        self, receive: Callable[..., int], sock: socket.socket, view: memoryview, deadline_ms: int
-    ) -> int:
-        filled = 0
-        while filled < len(view):
-            wait_ms = int(1000 * self._left(deadline_ms))
-            try:
-                received = receive(sock.fileno(), NO_WAKE_UP, wait_ms, view[filled:])
+                received = self._receive_part(sock, view[filled:], deadline_ms)
             except BlockingIOError:
                 continue  # the time is up, or a signal has arrived, and its handler has run
             if received == 0:
                 break
             filled += received
         return filled
+
+    def _receive_part(self, sock: socket.socket, view: memoryview, deadline_ms: int) -> int:
+        """As much of ``view`` as one call can fill."""
+        if SOCKETS is not None and _is_main_thread():
+            wait_ms = int(self._left(deadline_ms) * 1000)
+            received: int = SOCKETS.receive(sock.fileno(), NO_WAKE_UP, wait_ms, view)
+            return received
+        self._set_timeout(sock, socket.SO_RCVTIMEO, selectors.EVENT_READ, deadline_ms)
+        return sock.recv_into(view, 0, socket.MSG_WAITALL if HAS_WAIT_ALL and not _is_main_thread() else 0)
 
     def wait(self, deadline_ms: int) -> bool:
         return self._wait(self._opened(), selectors.EVENT_READ, max(0, self._left_ms(deadline_ms)) / 1000)

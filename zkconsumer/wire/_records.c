@@ -23,6 +23,7 @@ enum { CODEC_GZIP = 1, CODEC_SNAPPY = 2, CODEC_LZ4 = 3, CODEC_ZSTD = 4 };
 
 typedef struct {
     PyTypeObject *cursor_type;
+    zk_crc_tables crc_tables;
     zk_crc crcs[ZK_CRC_USES];
 } module_state;
 
@@ -948,7 +949,8 @@ static PyMethodDef methods[] = {
 
 static int module_exec(PyObject *module) {
     module_state *state = state_of(module);
-    for (int use = 0; use < ZK_CRC_USES; use++) zk_crc_init(&state->crcs[use], (zk_crc_use)use);
+    zk_crc_fill_tables(&state->crc_tables);
+    for (int use = 0; use < ZK_CRC_USES; use++) zk_crc_init(&state->crcs[use], &state->crc_tables, (zk_crc_use)use);
     state->cursor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &cursor_spec, NULL);
     if (!state->cursor_type || PyModule_AddType(module, state->cursor_type) < 0) return -1;
     if (PyModule_AddIntConstant(module, "END", ZK_END) < 0 || PyModule_AddIntConstant(module, "ODD", ZK_ODD) < 0) return -1;

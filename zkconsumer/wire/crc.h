@@ -1,6 +1,7 @@
 /* CRC-32 (as in zlib; formats 0 and 1) and CRC-32C (format 2), with instructions of the processor if it has them.
  *
- * Plain C11 without Python.h.  `zk_crc_init` fills a struct that the caller owns; there is no static mutable state.
+ * Plain C11 without Python.h.  The caller owns what `zk_crc_init` and `zk_crc_fill_tables` fill; there is no static mutable
+ * state.
  *
  * Without instructions: sixteen tables, sixteen bytes per step (Kounavis and Berry, "slicing").  x86-64: carry-less
  * multiplication (Gopal et al., "Fast CRC computation for generic polynomials"), and the SSE4.2 instruction for CRC-32C of
@@ -37,13 +38,17 @@
 #define ZK_CRC32_POLYNOMIAL 0xEDB88320u
 #define ZK_CRC32C_POLYNOMIAL 0x82F63B78u
 
+typedef struct {
+    uint32_t crc32[ZK_SLICES][256];
+    uint32_t crc32c[ZK_SLICES][256];
+} zk_crc_tables;
+
 typedef struct zk_crc {
     uint32_t (*crc32)(const struct zk_crc *crc, const uint8_t *at, size_t bytes);
     uint32_t (*crc32c)(const struct zk_crc *crc, const uint8_t *at, size_t bytes);
     const char *crc32_by; /* "tables", or the name of the instruction */
     const char *crc32c_by;
-    uint32_t crc32_tables[ZK_SLICES][256];
-    uint32_t crc32c_tables[ZK_SLICES][256];
+    const zk_crc_tables *tables;
 } zk_crc;
 
 /* --- tables ------------------------------------------------------------------------------------------------------- */
@@ -59,6 +64,11 @@ static void zk_crc_fill(uint32_t tables[ZK_SLICES][256], uint32_t polynomial) {
             uint32_t before = tables[slice - 1][byte];
             tables[slice][byte] = before >> 8 ^ tables[0][before & 0xFF];
         }
+}
+
+static void zk_crc_fill_tables(zk_crc_tables *tables) {
+    zk_crc_fill(tables->crc32, ZK_CRC32_POLYNOMIAL);
+    zk_crc_fill(tables->crc32c, ZK_CRC32C_POLYNOMIAL);
 }
 
 /* Continues from `crc`, which is not inverted here. */
@@ -83,12 +93,12 @@ static uint32_t zk_crc_sliced(const uint32_t tables[ZK_SLICES][256], uint32_t cr
     return crc;
 }
 
-static uint32_t zk_crc32_tables(const zk_crc *crc, const uint8_t *at, size_t bytes) {
-    return ~zk_crc_sliced(crc->crc32_tables, 0xFFFFFFFFu, at, bytes);
+static uint32_t zk_crc32_sliced(const zk_crc *crc, const uint8_t *at, size_t bytes) {
+    return ~zk_crc_sliced(crc->tables->crc32, 0xFFFFFFFFu, at, bytes);
 }
 
-static uint32_t zk_crc32c_tables(const zk_crc *crc, const uint8_t *at, size_t bytes) {
-    return ~zk_crc_sliced(crc->crc32c_tables, 0xFFFFFFFFu, at, bytes);
+static uint32_t zk_crc32c_sliced(const zk_crc *crc, const uint8_t *at, size_t bytes) {
+    return ~zk_crc_sliced(crc->tables->crc32c, 0xFFFFFFFFu, at, bytes);
 }
 
 /* --- x86-64 ------------------------------------------------------------------------------------------------------- */
@@ -215,7 +225,7 @@ ZK_WITH_PCLMUL static inline uint32_t zk_crc32_of_16(__m128i sum) {
 }
 
 ZK_WITH_PCLMUL static uint32_t zk_crc32_pclmul(const zk_crc *crc, const uint8_t *at, size_t bytes) {
-    if (bytes < ZK_FOLDED_BYTES_MIN) return zk_crc32_tables(crc, at, bytes);
+    if (bytes < ZK_FOLDED_BYTES_MIN) return zk_crc32_sliced(crc, at, bytes);
     return ~zk_crc32_of_16(zk_folded(&ZK_CRC32_FOLDS, at, bytes));
 }
 
@@ -308,22 +318,21 @@ static bool zk_arm_has_crc(void) {
 
 /* --- the choice --------------------------------------------------------------------------------------------------- */
 
-/* What may be used.  ZK_CRC_ALL is the normal case; the others are for tests, and for older processors. */
+/* What may be used, if the processor has it.  Only tests need less than ZK_CRC_ALL. */
 typedef enum { ZK_CRC_TABLES, ZK_CRC_WITHOUT_AVX512, ZK_CRC_ALL } zk_crc_use;
 
 #define ZK_CRC_USES 3
 
-static void zk_crc_init(zk_crc *crc, zk_crc_use use) {
-    zk_crc_fill(crc->crc32_tables, ZK_CRC32_POLYNOMIAL);
-    zk_crc_fill(crc->crc32c_tables, ZK_CRC32C_POLYNOMIAL);
-    crc->crc32 = zk_crc32_tables;
-    crc->crc32c = zk_crc32c_tables;
+static void zk_crc_init(zk_crc *crc, const zk_crc_tables *tables, zk_crc_use use) {
+    crc->tables = tables;
+    crc->crc32 = zk_crc32_sliced;
+    crc->crc32c = zk_crc32c_sliced;
     crc->crc32_by = crc->crc32c_by = "tables";
     if (use == ZK_CRC_TABLES) return;
 #ifdef ZK_X86
     __builtin_cpu_init();
-    bool has_pclmul = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
-    if (__builtin_cpu_supports("sse4.2")) {
+    bool has_sse42 = __builtin_cpu_supports("sse4.2"), has_pclmul = has_sse42 && __builtin_cpu_supports("pclmul");
+    if (has_sse42) {
         crc->crc32c = zk_crc32c_sse42;
         crc->crc32c_by = "SSE4.2";
     }

@@ -587,6 +587,13 @@ class CountedSocket:
         return getattr(self._sock, name)
 
 
+def counted_socket(transport: SocketTransport) -> CountedSocket:
+    """The socket of the transport, which counts its calls from now on."""
+    counted = CountedSocket(transport._socket)  # type: ignore[arg-type]
+    transport._socket = counted  # type: ignore[assignment]
+    return counted
+
+
 LARGE = bytes(range(256)) * 8_000
 
 
@@ -598,8 +605,7 @@ def sending(other: socket.socket, data: bytes) -> WorkerThread:
 def test_an_answer_much_larger_than_the_receive_buffer_is_one_call_on_any_thread_but_the_main_one() -> None:
     """Each call would need the interpreter's lock again, which an iterating thread gives up every 5 ms."""
     with listening() as (transport, other):
-        counted = CountedSocket(transport._socket)  # type: ignore[arg-type]
-        transport._socket = counted  # type: ignore[assignment]
+        counted = counted_socket(transport)
         view = memoryview(bytearray(len(LARGE)))
         sender = sending(other, LARGE)
         worker, results = in_thread(lambda: transport.fill(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS))
@@ -616,8 +622,7 @@ def test_an_answer_much_larger_than_the_receive_buffer_is_one_call_on_any_thread
 @pytest.mark.skipif(SOCKETS is None, reason="the compiled module is not in use")
 def test_the_main_thread_waits_for_the_parts_of_an_answer_without_a_call_of_python() -> None:
     with listening() as (transport, other):
-        counted = CountedSocket(transport._socket)  # type: ignore[arg-type]
-        transport._socket = counted  # type: ignore[assignment]
+        counted = counted_socket(transport)
         view = memoryview(bytearray(len(LARGE)))
         sender = sending(other, LARGE)
         assert transport.fill(view, SYSTEM_CLOCK.now_ms() + TIMEOUT_MS) == len(LARGE)
@@ -655,8 +660,7 @@ def test_a_signal_handler_runs_while_the_main_thread_waits_for_the_rest_of_an_an
 
 def test_the_kernel_is_told_a_deadline_once_for_many_calls_alike() -> None:
     with listening() as (transport, other):
-        counted = CountedSocket(transport._socket)  # type: ignore[arg-type]
-        transport._socket = counted  # type: ignore[assignment]
+        counted = counted_socket(transport)
         view = memoryview(bytearray(1))
         for _ in range(10):
             other.sendall(b"x")
