@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -70,6 +71,93 @@ def test_it_waits_for_all_bytes(connection: Connection) -> None:
     assert connection.receive(buffer) == len(data)
     sender.join()
     assert buffer == data
+
+
+def readable_from(connection: Connection) -> int:
+    """How many bytes must have arrived before a wait for the socket ends."""
+    return connection.ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+
+LARGE_BUFFER_BYTES = 128 * 1024
+"""Linux doubles it."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit the option in their own ways")
+def test_a_wait_is_for_a_quarter_of_a_large_receive_buffer_and_at_the_end_for_the_rest(connection: Connection) -> None:
+    """A wait for each packet costs as much as the copy of its bytes."""
+    connection.ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE_BUFFER_BYTES)
+    quarter = connection.ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 4
+    buffer = bytearray(quarter + 1_000)
+    seen: set[int] = set()
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.is_set():
+            seen.add(readable_from(connection))
+
+    def send_in_parts() -> None:
+        for part in (1, quarter, 999):
+            connection.peer.sendall(bytes(part))
+            time.sleep(0.001)
+
+    def is_seen() -> bool:
+        """Each state lasts for a millisecond or two; the watcher may have missed it."""
+        return quarter in seen and any(1 < each < 1_000 for each in seen)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    until = time.monotonic() + LONG_MS / 1_000
+    while not is_seen() and time.monotonic() < until:
+        sender = threading.Thread(target=send_in_parts)
+        sender.start()
+        assert connection.receive(buffer) == len(buffer)
+        sender.join()
+    is_over.set()
+    watcher.join()
+    assert is_seen()
+    assert max(seen) == quarter
+
+
+def test_many_small_packets_are_not_waited_for_in_vain(connection: Connection) -> None:
+    """They take more room than their bytes; a system may run out of it before there are as many as the wait is for."""
+    connection.ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE_BUFFER_BYTES)
+    connection.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    buffer = bytearray(300_000)
+
+    def send_one_by_one() -> None:
+        for _ in range(len(buffer) // 20):
+            connection.peer.sendall(bytes(20))
+
+    sender = threading.Thread(target=send_one_by_one)
+    sender.start()
+    assert connection.receive(buffer) == len(buffer)
+    sender.join()
+
+
+def test_bytes_that_stop_before_as_many_as_the_wait_is_for_are_received(connection: Connection) -> None:
+    connection.ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE_BUFFER_BYTES)
+    connection.peer.sendall(b"a")
+    thread = later(connection.peer.sendall, b"bc")
+    buffer = bytearray(100_000)
+    assert connection.receive(buffer, 200) == 3
+    thread.join()
+    assert buffer[:3] == b"abc"
+
+
+def test_after_a_wait_one_byte_makes_the_socket_readable(connection: Connection) -> None:
+    with pytest.raises(BlockingIOError):
+        connection.receive(bytearray(1_000), 10)
+    assert readable_from(connection) == 1
+    thread = later(connection.wake_up_writer.send, b"\0")
+    with pytest.raises(BlockingIOError):
+        connection.receive(bytearray(1_000))
+    thread.join()
+    assert connection.wake_up_reader.recv(1) == b"\0"
+    assert readable_from(connection) == 1
+    thread = later(connection.peer.close)
+    assert connection.receive(bytearray(1_000)) == 0
+    thread.join()
+    assert readable_from(connection) == 1
 
 
 def test_nothing_in_time_is_the_error_of_a_socket(connection: Connection) -> None:
