@@ -386,7 +386,9 @@ static inline bool filled_again(PyObject *former, Py_ssize_t start, const held_b
 
 /* Sets a key or a value: the object of a list, or bytes; false, with an exception, without memory. */
 static inline bool set_field(PyObject **field, iterator *self, PyObject *objects, int32_t at, int32_t length) {
-    if (!objects && filled_again(*field, self->start_of_bytes, self->held, at, length)) return true;
+    if (!objects) {
+        if (length < 0 ? *field == Py_None : filled_again(*field, self->start_of_bytes, self->held, at, length)) return true;
+    }
     PyObject *made = objects ? Py_XNewRef(PyList_GetItem(objects, self->index - self->first)) : bytes_or_none(self->held, at, length);
     PyObject *former = *field;
     *field = made;
@@ -453,16 +455,23 @@ static inline bool set_offset(record *self, int64_t offset, bool may_set_again) 
     return self->offset != NULL;
 }
 
+/* Whether the record can be filled at once: only the ring refers to it, and nothing of it must be released before. */
+static inline bool is_ready(const iterator *self, const record *last) {
+    return last && Py_REFCNT((PyObject *)last) == 1 && !self->keys && !self->values && !last->fields.headers;
+}
+
 /* A record to fill; the ring has a reference, too.  It may have bytes of a former row, whose release runs no code. */
 static record *fresh_record(iterator *self) {
-    record *last = self->ring[self->turn];
-    if (last && Py_REFCNT((PyObject *)last) == 1) {
-        if (self->keys) Py_CLEAR(last->fields.key);
-        if (self->values) Py_CLEAR(last->fields.value);
-        if (last->fields.headers) Py_CLEAR(last->fields.headers);
+    int64_t index = self->index;
+    record *made = self->ring[self->turn];
+    if (made && Py_REFCNT((PyObject *)made) == 1) {
+        if (self->keys) Py_CLEAR(made->fields.key);
+        if (self->values) Py_CLEAR(made->fields.value);
+        Py_CLEAR(made->fields.headers);
     } else {
+        record *last = made;
         if (last && !detach(&last->fields)) return NULL;
-        record *made = (record *)ALLOC(self->from->state->record_type);
+        made = (record *)ALLOC(self->from->state->record_type);
         if (!made) return NULL;
         made->from = (source *)Py_NewRef((PyObject *)self->from);
         made->topic = Py_NewRef(self->from->topic);
@@ -470,9 +479,13 @@ static record *fresh_record(iterator *self) {
         made->fields.held = (held_bytes *)Py_NewRef((PyObject *)self->held);
         self->ring[self->turn] = made;
         Py_XDECREF((PyObject *)last);
-        last = made;
     }
-    return last;
+    /* The release of the former fields may have run code of the program, which may have used this iterator. */
+    if (index != self->index || made != self->ring[self->turn] || Py_REFCNT((PyObject *)made) != 1) {
+        PyErr_SetString(PyExc_RuntimeError, "the iterator was used while it was making a record");
+        return NULL;
+    }
+    return made;
 }
 
 static PyObject *iterator_next(iterator *self) {
@@ -480,22 +493,16 @@ static PyObject *iterator_next(iterator *self) {
         finish(self); /* with an exception if it fails, which ends the iteration, too */
         return NULL;
     }
-    int64_t index = self->index;
-    record *made = fresh_record(self);
-    if (!made) return NULL;
-    /* The release of the former fields may have run code of the program, which may have used this iterator. */
-    if (index != self->index || made != self->ring[self->turn] || Py_REFCNT((PyObject *)made) != 1) {
-        PyErr_SetString(PyExc_RuntimeError, "the iterator was used while it was making a record");
-        return NULL;
-    }
-    const row_t *row = (const row_t *)self->rows.buf + index;
+    record *made = self->ring[self->turn];
+    if (!is_ready(self, made) && !(made = fresh_record(self))) return NULL;
+    const row_t *row = (const row_t *)self->rows.buf + self->index;
     if (!row_fits(row, self->held->view.len)) return NULL;
     bool is_made = set_offset(made, row->offset, self->has_known_digits);
     made->fields.row = *row;
     is_made = is_made && set_field(&made->fields.key, self, self->keys, row->key_start, row->key_length) &&
                    set_field(&made->fields.value, self, self->values, row->value_start, row->value_length);
     if (!is_made) return NULL;
-    self->turn = (self->turn + 1) % RING;
+    self->turn ^= 1;
     self->index++;
     return Py_NewRef((PyObject *)made);
 }

@@ -70,12 +70,14 @@ static inline bool has_rows(const Py_buffer *table, int64_t first, int64_t end) 
     return false;
 }
 
-/* Whether the fields of a row are inside of `total` bytes; if not, with an exception. */
+/* Whether the fields of a row are inside of `total` bytes; if not, with an exception.  One branch: it is done for each record. */
 static inline bool row_fits(const row_t *row, int64_t total) {
-    bool fits = row->key_start >= 0 && row->value_start >= 0 && row->headers_start >= 0 && row->header_count >= 0;
-    fits = fits && (row->key_length < 0 || row->key_length <= total - row->key_start);
-    fits = fits && (row->value_length < 0 || row->value_length <= total - row->value_start);
-    if (fits && row->headers_end >= row->headers_start && row->headers_end <= total) return true;
+    bool fits = (row->key_start | row->value_start | row->headers_start | row->header_count) >= 0;
+    fits &= (int64_t)row->key_start + row->key_length <= total;
+    fits &= (int64_t)row->value_start + row->value_length <= total;
+    fits &= row->headers_start <= row->headers_end;
+    fits &= row->headers_end <= total;
+    if (fits) return true;
     PyErr_SetString(PyExc_ValueError, "a row whose fields are outside of the data");
     return false;
 }

@@ -54,6 +54,14 @@ class PlayedChannel(BrokerChannel):
         return self.plays_renewal
 
     @property
+    def has_login(self) -> bool:
+        return True
+
+    @property
+    def response_frames(self) -> FrameReceiver | None:
+        return None if self.plays_renewal or self.plays_reconnect else super().response_frames
+
+    @property
     def handshake_deadline_ms(self) -> int | None:
         return self.renewal_deadline_ms
 
@@ -430,7 +438,11 @@ def test_a_request_that_waits_for_a_renewal_of_the_login_is_not_written(place: P
     channel.plays_renewal = True
     place.selector.send(7, FRAME)
     assert place.selector.poll(0) == []
-    channel.plays_renewal = False
+
+    def end_renewal() -> None:
+        channel.plays_renewal = False
+
+    channel.on_received = end_renewal
     peer.sendall(FRAME)
     assert [type(event) for event in place.events(FrameReceived)] == [FrameReceived, RequestWritten]
 

@@ -152,20 +152,14 @@ def fetch_body(
         # By name, a topic that was created again is the same one: its partitions stay in the session.
         if by_ids or tp not in rows:
             forgotten.setdefault(tp.topic, []).append(tp.partition)
-    body = FetchRequestBody(
+    return FetchRequestBody(
         limits.max_wait_ms,
         limits.min_bytes,
         limits.max_bytes,
         request.session_id,
         request.epoch,
-        topics,
-        forgotten,
+        {request.topic_ids[topic]: encoded for topic, encoded in topics.items()} if by_ids else topics,
+        {request.forgotten_topic_ids[topic]: numbers for topic, numbers in forgotten.items()} if by_ids else forgotten,
         limits.isolation_level,
         limits.client_rack_id,
-    )
-    if not by_ids:
-        return body
-    return body._replace(
-        topics={request.topic_ids[topic]: encoded for topic, encoded in topics.items()},
-        forgotten={request.forgotten_topic_ids[topic]: numbers for topic, numbers in forgotten.items()},
     )

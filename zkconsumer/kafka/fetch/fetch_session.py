@@ -242,18 +242,19 @@ class FetchSessionHandler(Generic[Row]):
             self._close(forget=error == FETCH_SESSION_ID_NOT_FOUND.code)
             return error_code(error) if error in SESSION_ERRORS and not asked.is_full else None
         if asked.is_full:
-            is_whole = len(answered) == len(self._session_partitions) and all(
-                tp in self._session_partitions for tp in answered
-            )
+            is_whole = len(answered) == len(self._session_partitions) and self._is_in_session(answered)
             self._session_id = session_id if is_whole else NO_SESSION
             self._epoch = FULL_EPOCH if self._session_id == NO_SESSION else 1
         elif session_id == NO_SESSION:
             self._close(forget=True)
-        elif session_id != self._session_id or not all(tp in self._session_partitions for tp in answered):
+        elif session_id != self._session_id or not self._is_in_session(answered):
             self._close(forget=False)
         else:
             self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
         return None
+
+    def _is_in_session(self, answered: Collection[TopicPartition]) -> bool:
+        return all(map(self._session_partitions.__contains__, answered))
 
     def handle_error(self) -> None:
         """The last request has no response: the broker may have processed it, or not."""

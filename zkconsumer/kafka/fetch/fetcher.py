@@ -261,7 +261,8 @@ class Fetcher:
     def has_available_fetches(self) -> bool:
         """Whether responses of fetchable partitions are buffered.  A poll may stop to wait then."""
         self._responses.run()
-        return any(self._subscriptions.is_fetchable(fetch.partition) for fetch in self._completed_fetches)
+        fetches = self._completed_fetches
+        return bool(fetches) and any(self._subscriptions.is_fetchable(fetch.partition) for fetch in fetches)
 
     def fetched_records(self) -> dict[TopicPartition, FetchedRecords[Any, Any]]:
         """Up to max.poll.records buffered records, by partition; moves the positions to the end of them.

@@ -133,6 +133,11 @@ class BrokerChannel:
         return self._login is not None and self._login.needs_reconnect
 
     @property
+    def has_login(self) -> bool:
+        """Whether the connection begins with a login, which may be renewed."""
+        return self._login is not None
+
+    @property
     def has_tls(self) -> bool:
         """Whether the bytes of the socket are encrypted."""
         return self._tls_context is not None

@@ -357,13 +357,15 @@ class ConsumerNetworkClient:
                 self._poll(timer, condition, is_wakeup_disabled=is_wakeup_disabled)
             finally:
                 self._poller_waits = False
-            # Before the next ready(), which begins another connection and so ends the failed state.
-            self._check_disconnects(timer.now_ms)
+            if self.unsent.by_node:
+                # Before the next ready(), which begins another connection and so ends the failed state.
+                self._check_disconnects(timer.now_ms)
             if not is_wakeup_disabled:
                 # After the disconnects, so that their completions are fired by the next poll.
                 self.maybe_trigger_wakeup()
-            self.try_send(timer.now_ms)
-            self._fail_expired_requests(timer.now_ms)
+            if self.unsent.by_node:
+                self.try_send(timer.now_ms)
+                self._fail_expired_requests(timer.now_ms)
         self._fire_pending_completions()
         self._metadata.maybe_throw_any_exception()
 
@@ -503,7 +505,7 @@ class ConsumerNetworkClient:
 
     def _fire_pending_completions(self) -> None:
         has_fired = False
-        while True:
+        while self._pending_completions:
             try:
                 completion = self._pending_completions.popleft()
             except IndexError:

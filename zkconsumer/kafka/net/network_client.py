@@ -212,7 +212,8 @@ class NetworkClient:
 
         Waits for at most ``timeout_ms``, and not at all if requests have ended since the last ``poll``.
         """
-        self._ensure_active()
+        if os.getpid() != self._pid or self._state is not _ACTIVE:
+            self._ensure_active()  # raises
         self._polled_ms = self._looked_ms = now_ms
         if not self._completed:
             metadata_ms = self._machine.maybe_update_metadata(now_ms)
@@ -223,7 +224,8 @@ class NetworkClient:
             events = self._selector.poll(wait_ms)
             for event in events:
                 self._on_event(event)
-            self._machine.on_time(self._clock.now_ms())
+            self._looked_ms = now_ms = self._clock.now_ms()
+            self._machine.on_time(now_ms)
             self._settle()
         return self._complete_requests()
 

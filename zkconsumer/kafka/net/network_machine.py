@@ -232,15 +232,16 @@ class NetworkMachine:
 
     def time_to_next_deadline_ms(self, now_ms: int) -> int:
         """How long until ``on_time`` has something to do, if no event arrives."""
-        idle_ms = self._settings.connections_max_idle_ms
-        dues_ms = list(self._silent_from_ms.values())
-        if idle_ms >= 0:
-            dues_ms += [since + idle_ms for node, since in self._last_activity_ms.items() if self._may_be_idle(node)]
-        return min(
+        left_ms = min(
             self._states.time_to_next_setup_timeout_ms(now_ms),
             self._in_flight.time_to_next_timeout_ms(now_ms),
-            max(0, min(dues_ms) - now_ms) if dues_ms else FOREVER_MS,
+            max(0, min(self._silent_from_ms.values()) - now_ms) if self._silent_from_ms else FOREVER_MS,
         )
+        idle_ms = self._settings.connections_max_idle_ms
+        if idle_ms < 0 or min(self._last_activity_ms.values(), default=FOREVER_MS) + idle_ms - now_ms >= left_ms:
+            return left_ms
+        dues_ms = [since + idle_ms for node, since in self._last_activity_ms.items() if self._may_be_idle(node)]
+        return min(left_ms, max(0, min(dues_ms) - now_ms)) if dues_ms else left_ms
 
     # --- requests of the caller -------------------------------------------------------------------------------------
 

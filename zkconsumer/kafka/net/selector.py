@@ -75,6 +75,7 @@ class BrokerSocket:
     address: str
     socket: socket.socket
     channel: BrokerChannel
+    has_login: bool
     interest: int = selectors.EVENT_WRITE
     is_tcp_connected: bool = False
     is_announced: bool = False
@@ -240,7 +241,7 @@ class Selector:
         except OSError as error:  # too many open files, or no IPv6
             self._events.append(NodeDisconnected(node_id, DisconnectReason.NOT_CONNECTED, f"{address}: {error}"))
             return
-        connection = BrokerSocket(node_id, port, address, sock, channel)
+        connection = BrokerSocket(node_id, port, address, sock, channel, channel.has_login)
         self._sockets[node_id] = connection
         sock.setblocking(False)
         self._selector.register(sock, connection.interest, connection)
@@ -297,6 +298,8 @@ class Selector:
         self._report(connection)
 
     def _read(self, connection: BrokerSocket, wait_ms: int) -> None:
+        channel = connection.channel
+        has_only_responses = channel.response_frames is not None
         try:
             for _ in range(READS_MAX):
                 if not self._receive(connection, 0 if self._events else wait_ms):
@@ -305,8 +308,7 @@ class Selector:
             connection.is_in_io = False
             self._fail(connection, error)
             return
-        channel = connection.channel
-        if not connection.is_in_response or channel.has_ended or channel.response_frames is None:
+        if channel.has_ended or not has_only_responses:
             self._write(connection)
 
     def _receive(self, connection: BrokerSocket, wait_ms: int = 0) -> bool:
@@ -445,18 +447,21 @@ class Selector:
         return self._sockets.get(connection.node_id) is connection
 
     def _time_to_deadline_ms(self) -> int:
-        deadlines = [
-            deadline_ms
-            for each in self._sockets.values()
-            if each.is_announced and (deadline_ms := each.channel.handshake_deadline_ms) is not None
-        ]
+        deadlines = [deadline_ms for _, deadline_ms in self._renewals()]
         return max(0, min(deadlines) - self._clock.now_ms()) if deadlines else FOREVER_MS
 
     def _end_late_handshakes(self) -> None:
-        for connection in list(self._sockets.values()):
-            deadline_ms = connection.channel.handshake_deadline_ms if connection.is_announced else None
-            if deadline_ms is not None and self._clock.now_ms() >= deadline_ms:
+        for connection, deadline_ms in self._renewals():
+            if self._clock.now_ms() >= deadline_ms:
                 self._fail(connection, HandshakeTimeoutError(f"{connection.channel.handshake_step}: no answer in time"))
+
+    def _renewals(self) -> list[tuple[BrokerSocket, int]]:
+        """The connections whose login is being renewed, and until when."""
+        return [
+            (each, deadline_ms)
+            for each in self._sockets.values()
+            if each.has_login and each.is_announced and (deadline_ms := each.channel.handshake_deadline_ms) is not None
+        ]
 
     def _clear_wake_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
