@@ -1,12 +1,12 @@
 """``transform``: the SQL of a pipeline on its good rows; every input row has exactly one outcome.
 
     decoded rows --classify--> rows with _outcome --written_rows--> the select list, for the sink
-                                    |                                 (count the outcomes between the two: observe)
+                                    |                                 (count the others between the two: observe)
                                     '--dead_rows--> dead letters
 
-    _outcome   written    the row is good, and ``where`` is true or absent
-               filtered   the row is good, and ``where`` is false or null: counted, and written nowhere
-               dead       ``_dead_stage`` and ``_dead_error`` say why
+    _outcome   WRITTEN    the row is good, and ``where`` is true or absent
+               FILTERED   the row is good, and ``where`` is false or null: counted, and written nowhere
+               DEAD       ``_dead_stage`` and ``_dead_error`` say why
 
 Theory of operation.  With ANSI (Spark's default) an expression may fail for a value: ``CAST(a AS INT)`` of ``x``.  Then
 the whole job fails, and Spark names neither row nor record.  So a batch is written in two ways:
@@ -46,7 +46,8 @@ from bridge.spark.pipeline.toml_values import problem
 TRANSFORM_STAGE = "transform"
 """The stage of a dead letter for whose values an expression of the file has no result."""
 
-WRITTEN, FILTERED, DEAD = "written", "filtered", "dead"
+WRITTEN, FILTERED, DEAD = range(3)
+"""Values of ``_outcome``: numbers, since each row is compared with them three times."""
 
 _ROW_ERROR_CLASSES = ("22", "42", "P0")
 """Classes of SQLSTATE: a data exception, a wrong format (``to_number``), and ``raise_error``."""
@@ -136,11 +137,11 @@ def dead_rows(classified: DataFrame) -> DataFrame:
 
 
 def outcome_counts() -> list[Column]:
-    """Three counts for ``observe`` on the classified frame: ``written``, ``filtered`` and ``dead``.
-
-    Their sum is the number of rows of the batch.
-    """
-    return [sf.count_if(sf.col(OUTCOME) == outcome).alias(outcome) for outcome in (WRITTEN, FILTERED, DEAD)]
+    """Counts for ``observe`` on the classified frame: ``filtered`` and ``dead``; the sink counts the written rows."""
+    return [
+        sf.count_if(sf.col(OUTCOME) == outcome).alias(name)
+        for outcome, name in ((FILTERED, "filtered"), (DEAD, "dead"))
+    ]
 
 
 def is_row_error(error: BaseException) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,6 +197,19 @@ def test_from_json_is_evaluated_once_for_each_row_also_below_a_filter_on_the_err
     assert executed_plan(good).count("from_json(") == 1
 
 
+@pytest.mark.parametrize("from_source", [lambda frame: frame, checked], ids=["unchecked", "checked"])
+def test_only_the_text_is_copied_to_the_parser_and_it_is_not_copied_behind_it(
+    spark: SparkSession, from_source: Callable[[DataFrame], DataFrame]
+) -> None:
+    frame = decode(from_source(records(spark, "{}")), decode_plan_of(pipeline(AB), spark), with_payloads=False)
+    good = frame.filter(sf.col(DEAD_STAGE).isNull()).select("a", "c.d")
+    lines = executed_plan(good).splitlines()
+    [parser] = [number for number, line in enumerate(lines) if "from_json(" in line]
+    kept = {"_has_text_value", "_is_utf8_value"}
+    assert columns_of(lines[parser]) == {*kept, "_parsed_value"}
+    assert columns_of(lines[parser + 1]) == {*kept, "_text_value"}
+
+
 def test_what_the_source_has_checked_is_not_read_again(spark: SparkSession) -> None:
     spec = pipeline(AB, decode_key='format = "text"')
     plan = decode_plan_of(spec, spark)
@@ -207,6 +221,11 @@ def test_what_the_source_has_checked_is_not_read_again(spark: SparkSession) -> N
 
     assert "isValid" in steps(SOURCE)
     assert "isValid" not in steps(f"{SOURCE}, keyIsUtf8 boolean, valueIsUtf8 boolean")
+
+
+def columns_of(step: str) -> set[str]:
+    """The columns that a step of a plan makes or passes on."""
+    return set(re.findall(r"(?:\[|, |AS )(_?\w+)#\d+L?(?=, |\])", step))
 
 
 def executed_plan(frame: DataFrame) -> str:
@@ -355,7 +374,7 @@ def test_every_row_has_one_outcome_and_filtered_rows_are_counted(spark: SparkSes
     for checks_rows in (False, True):
         classified = transform.classify(rows, plan, checks_rows=checks_rows)
         [counts] = classified.select(*transform.outcome_counts()).collect()
-        assert counts.asDict() == {"written": 2, "filtered": 3, "dead": 1}
+        assert counts.asDict() == {"filtered": 3, "dead": 1}
         written = transform.written_rows(classified, plan, kept=["_source_partition"])
         assert (
             written.columns
@@ -388,13 +407,13 @@ def test_rows_on_which_the_sql_fails_are_dead_letters_once_the_fast_way_has_fail
     classified = transform.classify(rows, plan, checks_rows=True)
     found = {row["_source_offset"]: row for row in classified.collect()}
     assert [found[offset][OUTCOME] for offset in range(7)] == [
-        "written",
-        "dead",
-        "dead",
-        "dead",
-        "dead",
-        "filtered",
-        "dead",
+        transform.WRITTEN,
+        transform.DEAD,
+        transform.DEAD,
+        transform.DEAD,
+        transform.DEAD,
+        transform.FILTERED,
+        transform.DEAD,
     ]
     assert [found[offset][DEAD_ERROR] for offset in (1, 2, 3, 6)] == [
         f"no result for this record: {failed}"

@@ -73,7 +73,7 @@ def decode(frame: DataFrame, plan: DecodePlan, *, with_payloads: bool = True) ->
     rows = _arrow_decoded(rows, plan, with_payloads=with_payloads)
     for part in plan.parts:
         if part.format == "json" and part.decoder is None:
-            rows = _json_parsed(rows, part, plan.file)
+            rows = _json_parsed(rows, part, plan.file, is_checked=part.part in checked)
     parts = [(part, _decoded_part(part, is_checked=part.part in checked)) for part in plan.parts]
     columns = [column for part, decoded in parts for column in _columns(part, decoded)]
     columns += [sf.col(source_column(name)).alias(name) for name in plan.plain_source_columns]
@@ -136,8 +136,13 @@ def _arrow_columns(part: PartPlan) -> list[tuple[str, DataType]]:
     return columns
 
 
-def _json_parsed(rows: DataFrame, part: PartPlan, file: str) -> DataFrame:
-    """The rows with the parsed JSON of a part, so that every use of it reads a column."""
+def _json_parsed(rows: DataFrame, part: PartPlan, file: str, *, is_checked: bool) -> DataFrame:
+    """The rows with the parsed JSON of a part, so that every use of it reads a column.
+
+    Spark generates no code for ``from_json``: it copies each row in front of that step, and another one behind it.  So
+    what is read of the payload later is a column of its own before: columns that nothing reads are left out in front of
+    the parser, and the text is left out behind it (only errors read it).
+    """
     assert part.fields is not None, "JSON has a schema"
     fields, payload = part.fields, sf.col(source_column(part.part))
     if part.part == "headers":
@@ -150,7 +155,12 @@ def _json_parsed(rows: DataFrame, part: PartPlan, file: str) -> DataFrame:
 
         parsed = sf.transform(evaluated_once(payload), parsed_header)
     else:
-        parsed = parsed_json(evaluated_once(payload.cast("string")), fields)
+        text = payload.cast("string")
+        before = {_name(part, "text"): evaluated_once(text), _name(part, "has_text"): text.isNotNull()}
+        if not is_checked:
+            before[_name(part, "is_utf8")] = sf.is_valid_utf8(text)
+        rows = rows.withColumns(before)
+        parsed = parsed_json(evaluated_once(sf.col(_name(part, "text"))), fields)
     try:
         parsed_rows = rows.withColumn(_name(part, "parsed"), parsed)
         _ = parsed_rows.schema  # Spark Connect analyses here
@@ -170,7 +180,7 @@ def _decoded_part(part: PartPlan, *, is_checked: bool) -> _Decoded:
         return _Decoded(sf.col(_name(part, "decoded")), error.isNotNull(), error, rescued)
     payload = sf.col(source_column(part.part))
     text = payload.cast("string")
-    is_utf8 = sf.col(_name(part, "is_utf8")) if is_checked else sf.is_valid_utf8(text)
+    is_utf8 = sf.col(_name(part, "is_utf8")) if is_checked or part.format == "json" else sf.is_valid_utf8(text)
     is_headers = part.part == "headers"
     match part.format:
         case "bytes":
@@ -180,7 +190,7 @@ def _decoded_part(part: PartPlan, *, is_checked: bool) -> _Decoded:
         case _ if is_headers:
             return _json_headers(part)
         case _:
-            return _json(part, sf.col(_name(part, "parsed")), text, is_utf8)
+            return _json(part, sf.col(_name(part, "parsed")), text, sf.col(_name(part, "has_text")), is_utf8)
 
 
 def _text(text: Column, is_utf8: Column) -> _Decoded:
@@ -192,17 +202,21 @@ def _text_headers(headers: Column) -> _Decoded:
     return _of_headers(texts, texts, lambda each: _text(each["value"], sf.is_valid_utf8(each["value"])))
 
 
-def _json(part: PartPlan, parsed: Column, text: Column, is_utf8: Column) -> _Decoded:
+def _json(part: PartPlan, parsed: Column, text: Column, has_text: Column, is_utf8: Column) -> _Decoded:
     assert part.fields is not None, "JSON has a schema"
     error = json_error(parsed, text, is_utf8, part.fields)
-    return _Decoded(json_value(parsed), is_bad_json(parsed, text, is_utf8), error)
+    return _Decoded(json_value(parsed), is_bad_json(parsed, has_text, is_utf8), error)
 
 
 def _json_headers(part: PartPlan) -> _Decoded:
     parsed = sf.col(_name(part, "parsed"))
     value = sf.transform(parsed, lambda each: sf.struct(each["key"], json_value(each["parsed"]).alias("value")))
     return _of_headers(
-        value, parsed, lambda each: _json(part, each["parsed"], each["text"], sf.is_valid_utf8(each["text"]))
+        value,
+        parsed,
+        lambda each: _json(
+            part, each["parsed"], each["text"], each["text"].isNotNull(), sf.is_valid_utf8(each["text"])
+        ),
     )
 
 

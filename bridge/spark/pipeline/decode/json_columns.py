@@ -74,7 +74,7 @@ def json_value(parsed: Column) -> Column:
     return sf.get(parsed[_WRAPPED], sf.lit(0))
 
 
-def is_bad_json(parsed: Column, text: Column, is_utf8: Column) -> Column:
+def is_bad_json(parsed: Column, has_text: Column, is_utf8: Column) -> Column:
     """Whether the record is a dead letter: a few comparisons, no text is read again."""
     elements = parsed[_WRAPPED]
     is_bad = (
@@ -84,7 +84,7 @@ def is_bad_json(parsed: Column, text: Column, is_utf8: Column) -> Column:
         | (sf.size(elements) != 2)
         | sf.get(elements, sf.lit(1)).isNotNull()
     )
-    return text.isNotNull() & is_bad
+    return has_text & is_bad
 
 
 def json_error(parsed: Column, text: Column, is_utf8: Column, fields: StructType) -> Column:
