@@ -198,7 +198,7 @@ def test_from_json_is_evaluated_once_for_each_row_also_below_a_filter_on_the_err
 
 
 @pytest.mark.parametrize("from_source", [lambda frame: frame, checked], ids=["unchecked", "checked"])
-def test_only_the_text_is_copied_to_the_parser_and_it_is_not_copied_behind_it(
+def test_only_the_text_is_copied_to_the_parser_and_it_is_not_copied_after_it(
     spark: SparkSession, from_source: Callable[[DataFrame], DataFrame]
 ) -> None:
     frame = decode(from_source(records(spark, "{}")), decode_plan_of(pipeline(AB), spark), with_payloads=False)

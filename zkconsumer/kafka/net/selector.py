@@ -65,7 +65,8 @@ _CONNECTING: Final = frozenset({0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.E
 class BrokerSocket:
     """One connection.
 
-    ``interest``: the events for which the socket is registered.  ``is_announced``: ``NodeConnected`` was returned.
+    ``interest``: the events for which the socket is registered.  ``has_login``: of the channel.
+    ``is_announced``: ``NodeConnected`` was returned.
     ``has_unwritten_frame``: a frame was sent, and ``RequestWritten`` was not returned yet.  ``is_in_response``: a part
     of a response has arrived, and its size is known.
     """

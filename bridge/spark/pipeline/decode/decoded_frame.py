@@ -139,9 +139,9 @@ def _arrow_columns(part: PartPlan) -> list[tuple[str, DataType]]:
 def _json_parsed(rows: DataFrame, part: PartPlan, file: str, *, is_checked: bool) -> DataFrame:
     """The rows with the parsed JSON of a part, so that every use of it reads a column.
 
-    Spark generates no code for ``from_json``: it copies each row in front of that step, and another one behind it.  So
-    what is read of the payload later is a column of its own before: columns that nothing reads are left out in front of
-    the parser, and the text is left out behind it (only errors read it).
+    Spark generates no code for ``from_json``, so it copies each row before that step, and the result after it.  What is
+    read of the payload later becomes a column of its own before the step.  Then Spark's optimizer removes the columns
+    that nothing reads before the step, and the text after it, which only errors read.
     """
     assert part.fields is not None, "JSON has a schema"
     fields, payload = part.fields, sf.col(source_column(part.part))
