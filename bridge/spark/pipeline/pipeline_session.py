@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 """Of a Spark in this process; the setting ``spark.driver.extraJavaOptions`` replaces them."""
 
+WORKER_SAFE_PATH = "spark.executorEnv.PYTHONSAFEPATH"
+"""Spark starts its Python workers in the current folder, and Python would import from there first: in a clone of this
+project the sources without their compiled modules."""
+
 
 def require_spark() -> None:
     """``UsageError``: Spark is not installed."""
@@ -129,10 +133,16 @@ def spark_session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
+    if is_remote:
+        try:
+            yield session
+        finally:
+            session.stop()
+    else:
+        from bridge.spark.pipeline.java_process import java_process
+
+        with java_process(session):
+            yield session
 
 
 def pipeline_spark_session(
@@ -153,5 +163,6 @@ def _classic_builder(builder: Any, master: str | None, settings: Mapping[str, st
         home = installed_spark_home(os.environ, settings)
         if home is not None:
             os.environ["SPARK_HOME"] = str(home)
+        chosen[WORKER_SAFE_PATH] = "1"
         chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     return builder

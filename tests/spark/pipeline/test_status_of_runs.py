@@ -39,6 +39,9 @@ class Runs:
         self.folder = folder
         self.port = free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
+        # Spark's workers are started in the current folder, and must not import from it.
+        (folder / "zkconsumer").mkdir()
+        (folder / "zkconsumer" / "__init__.py").write_text("raise ImportError('this is the current folder')")
         self.file.write_text(
             f"""
             [pipeline]
@@ -67,7 +70,8 @@ class Runs:
         environment = {**os.environ, **local_spark_environment(), "XDG_CACHE_HOME": str(cache.folder())}
         with open(self.folder / "log", "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", "from zkconsumer.cli import main; main()", *words],
+                [sys.executable, "-P", "-c", "from zkconsumer.cli import main; main()", *words],
+                cwd=self.folder,
                 stdout=log,
                 stderr=log,
                 env={name: value for name, value in environment.items() if name != "SPARK_HOME" or not finds_spark},
@@ -91,9 +95,13 @@ class Runs:
             last = found["last_batch"]
             return found["phase"] == phase and (batch is None or (last is not None and last["batch"] >= batch))
 
-        log = self.folder / "log"
-        wait_until(is_there, f"the phase is {phase}: {log.read_text() if log.exists() else ''}", WAIT_MS, POLL_MS)
+        wait_until(is_there, f"the phase is {phase}: {self.log()}", WAIT_MS, POLL_MS)
         return self.status()
+
+    def log(self) -> str:
+        """What all runs have printed."""
+        file = self.folder / "log"
+        return file.read_text() if file.exists() else ""
 
 
 @pytest.fixture
@@ -158,6 +166,18 @@ def test_phases_health_and_metrics_of_real_runs(runs: Runs) -> None:
     assert found["phase"] == "failed"
     assert "ended without a word" in found["phase_text"]
     assert found["last_batch"]["rows"] == 20
+
+    # SIGTERM to all processes ends the JVM, too.
+    starts = runs.log().count("assignment-complete")
+    third = runs.start()
+    wait_until(lambda: runs.log().count("assignment-complete") > starts, "the query has started", WAIT_MS, POLL_MS)
+    os.killpg(third.pid, signal.SIGTERM)
+    assert third.wait(END_S) == 1, runs.log()
+    assert runs.log().splitlines()[-1].startswith("zkconsumer: Spark's Java process was ended by SIGTERM; send SIGTERM")
+    assert "Traceback" not in runs.log()
+    found = runs.status()
+    assert found["phase"] == "failed"
+    assert "KillMode=mixed" in found["last_error"]["text"]
 
     # The error of a run is kept.
     with socket.create_server(("127.0.0.1", runs.port)):

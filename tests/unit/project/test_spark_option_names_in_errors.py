@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 OF_COMMANDS = {
     "bridge/spark/pipeline/pipeline_session.py": "opens the session of `zkconsumer pipeline …` by its option --master",
+    "bridge/spark/pipeline/java_process.py": "what `zkconsumer pipeline …` prints; the option is one of timeout(1)",
     "bridge/spark/pipeline/audit/audit_report.py": "what `zkconsumer pipeline audit` prints",
     "bridge/spark/pipeline/audit/log_entry_reader.py": "a line of `zkconsumer pipeline audit`",
     "bridge/spark/pipeline/audit/stored_rows.py": "a line of `zkconsumer pipeline audit`",

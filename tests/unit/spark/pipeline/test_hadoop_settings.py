@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bridge.spark.pipeline import java_process
 from bridge.spark.pipeline.hadoop_session import apply_hadoop_settings
 from bridge.spark.pipeline.hadoop_settings import (
     OUR_REDACTION,
@@ -177,9 +179,10 @@ def test_a_session_of_a_command_hides_the_secrets_of_the_file(monkeypatch: pytes
             return self
 
         def getOrCreate(self) -> Any:
-            return SimpleNamespace(stop=lambda: None)
+            return self
 
     monkeypatch.setattr(SparkSession, "builder", Builder())
+    monkeypatch.setattr(java_process, "java_process", nullcontext)
     with pipeline_spark_session(parsed('"fs.s3a.endpoint" = "e"'), None, {}):
         assert REDACTION not in settings
     with pipeline_spark_session(parsed('"fs.x.pin" = "env:K"'), None, {}):
