@@ -12,6 +12,8 @@ import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from zkconsumer.base.clock import SYSTEM_CLOCK
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -23,15 +25,24 @@ _CLIENT = re.compile(rb"/(?P<host>[^\s\[\]]+?):\d+\[[^\n]*?\bsid=0x(?P<sid>[0-9a
 def send_four_letter_word(
     address: tuple[str, int], word: str, timeout_ms: int, tls: ssl.SSLContext | None = None
 ) -> bytes:
-    """Return the answer of one server; empty if it does not answer.  Raises ``OSError``."""
+    """Return the answer of one server; empty if it does not answer.
+
+    Raises ``OSError``: also if the server has not closed the connection, as it does after its answer, in ``timeout_ms``
+    after it was connected.
+    """
     timeout_s = timeout_ms / 1000
     heard = bytearray()
     plain = socket.create_connection(address, timeout_s)
+    deadline_ms = SYSTEM_CLOCK.now_ms() + timeout_ms
     with plain if tls is None else tls.wrap_socket(plain, server_hostname=address[0]) as asked:
         asked.settimeout(timeout_s)
         asked.sendall(word.encode("ascii"))
         while len(heard) < ANSWER_BYTES_MAX and (more := asked.recv(65_536)):
             heard += more
+            left_ms = deadline_ms - SYSTEM_CLOCK.now_ms()
+            if left_ms <= 0:
+                raise TimeoutError("timed out")  # as a receive does
+            asked.settimeout(left_ms / 1000)
     return bytes(heard)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from zkconsumer.zk.four_letter_words import host_of_session
+from zkconsumer.zk.four_letter_words import host_of_session, send_four_letter_word
 
 ANSWER = (
     b" /127.0.0.1:50312[0](queued=0,recved=1,sent=0)\n"
@@ -45,3 +47,21 @@ def test_a_session_that_no_server_lists_has_no_host(server: tuple[str, int]) -> 
 
 def test_a_server_that_does_not_listen_is_passed_over(server: tuple[str, int]) -> None:
     assert host_of_session([("127.0.0.1", 1), server], 0x1000056D7FB0001, TIMEOUT_MS) == "10.0.0.7"
+
+
+def test_an_answer_without_end_is_given_up_after_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def trickle() -> None:
+            asked, _ = listening.accept()
+            with asked, suppress(OSError):
+                while True:  # until the other side has closed
+                    asked.sendall(b"x")
+                    time.sleep(0.005)
+
+        thread = threading.Thread(target=trickle, daemon=True)
+        thread.start()
+        with pytest.raises(TimeoutError):
+            send_four_letter_word(listening.getsockname(), "cons", 100)
+        thread.join(TIMEOUT_MS / 1000)
+        assert not thread.is_alive()
