@@ -323,25 +323,53 @@ static inline const uint8_t *zk_small_or_null(const uint8_t *at, int64_t *length
 }
 
 #define ZK_USUAL_BYTES_MIN 16
+#define ZK_USUAL_MS_MAX (INT64_MAX / 2)
 
-/* Reads a record whose numbers are small, with half of the comparisons.  ZK_USUAL_BYTES_MIN bytes or more follow `at`.
- * False: `zk_record_head` and `zk_record_rest` must read it. */
-static inline bool zk_usual_record(const uint8_t *at, const uint8_t *behind, zk_record *record) {
-    int64_t size;
-    const uint8_t *next = zk_small(at, &size);
-    if (!next || size > behind - next) return false;
-    const uint8_t *end = record->end = next + size;
-    if (!(next = zk_small(next + 1, &record->delta_ms)) || !(next = zk_small(next, &record->delta))) return false;
-    if (!(next = zk_small_or_null(next, &record->key))) return false;
-    record->key_at = next;
-    int64_t key_bytes = record->key > 0 ? record->key : 0;
-    if (end - next < key_bytes + 2 || !(next = zk_small_or_null(next + key_bytes, &record->value))) return false;
-    record->value_at = next;
-    int64_t left = end - next - (record->value > 0 ? record->value : 0);
-    record->headers = 0;
-    record->headers_at = end;
-    if (left == 1 && !end[-1]) return true;
-    return left > 1 && (record->headers_at = zk_small(end - left, &record->headers)) && zk_has_valid_headers(record);
+/* Reads rows as `zk_batch_rows` does, with half of the instructions: while all numbers of a record are small, in a batch
+ * of which each record is wanted.  Returns the record after the last row; `*row` and `*before` are as after it. */
+static const uint8_t *zk_usual_rows(
+    const zk_cursor *c, const uint8_t *at, const uint8_t *until, zk_row **row, const zk_row *last, int64_t *before) {
+    const uint8_t *body = c->body, *behind = body + c->body_end;
+    int64_t first = c->offset, delta_before = *before - first, delta_max = c->last_offset - first;
+    int64_t base = c->is_append ? c->append_time : c->base_timestamp, has_deltas = c->is_append ? 0 : -1;
+    if (behind - until < ZK_USUAL_BYTES_MIN) until = behind - ZK_USUAL_BYTES_MIN + 1;
+    zk_row *to = *row;
+    while (to < last && at < until) {
+        int64_t size, delta_ms, delta, key, value, headers = 0;
+        const uint8_t *next = zk_small(at, &size);
+        if (!next || size > behind - next) break;
+        const uint8_t *end = next + size;
+        if (!(next = zk_small(next + 1, &delta_ms)) || !(next = zk_small(next, &delta))) break;
+        if (delta <= delta_before || delta > delta_max) break;
+        const uint8_t *key_at = zk_small_or_null(next, &key);
+        if (!key_at) break;
+        int64_t key_bytes = key > 0 ? key : 0;
+        if (end - key_at < key_bytes + 2) break;
+        const uint8_t *value_at = zk_small_or_null(key_at + key_bytes, &value);
+        if (!value_at) break;
+        const uint8_t *headers_at = end;
+        int64_t left = end - value_at - (value > 0 ? value : 0);
+        if (left != 1 || end[-1]) {
+            if (left < 2 || !(headers_at = zk_small(end - left, &headers)) || !headers) break;
+            if (!zk_headers_fit(headers_at, end, headers)) break;
+        }
+        to->offset = first + delta;
+        to->timestamp = base + (delta_ms & has_deltas);
+        to->key_start = (int32_t)(key_at - body);
+        to->key_length = (int32_t)key;
+        to->value_start = (int32_t)(value_at - body);
+        to->value_length = (int32_t)value;
+        to->headers_start = (int32_t)(headers_at - body);
+        to->headers_end = (int32_t)(end - body);
+        to->header_count = (int32_t)headers;
+        to->timestamp_type = c->is_append;
+        to++;
+        delta_before = delta;
+        at = end;
+    }
+    *row = to;
+    *before = first + delta_before;
+    return at;
 }
 
 /* Reads up to `most` records of the open batch that begin before `near`.  Returns their number.  Sets `*stop` to ZK_ODD
@@ -351,12 +379,18 @@ static int64_t zk_batch_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t ne
     const uint8_t *until = near < c->body_end ? body + near : behind;
     const zk_row *first = row, *last = row + most;
     int64_t left = c->left, before = c->record_before, base = c->base_timestamp;
-    bool is_end = false;
-    while (left && row < last && at < until) {
+    bool is_end = false, are_all_wanted = c->start_offset <= c->offset && c->last_offset < c->end_offset;
+    bool is_usual = are_all_wanted && base > -ZK_USUAL_MS_MAX && base < ZK_USUAL_MS_MAX;
+    for (;;) {
+        if (is_usual) {
+            const zk_row *from = row;
+            at = zk_usual_rows(c, at, until, &row, left < last - row ? row + left : last, &before);
+            left -= row - from;
+        }
+        if (!left || row == last || at >= until) break;
         zk_record record;
-        const uint8_t *rest = NULL;
-        bool is_usual = behind - at >= ZK_USUAL_BYTES_MIN && zk_usual_record(at, behind, &record);
-        if (!is_usual && !(rest = zk_record_head(at, behind, &record))) goto odd;
+        const uint8_t *rest = zk_record_head(at, behind, &record);
+        if (!rest) goto odd;
         if (record.delta < 0 || record.delta > c->last_offset - c->offset) goto odd;
         int64_t offset = c->offset + record.delta;
         if (offset <= before) goto odd;
@@ -365,7 +399,7 @@ static int64_t zk_batch_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t ne
             break;
         }
         if (offset >= c->start_offset) {
-            if (!is_usual && !zk_record_rest(rest, &record)) goto odd;
+            if (!zk_record_rest(rest, &record)) goto odd;
             int64_t timestamp = c->append_time, delta_ms = record.delta_ms;
             if (!c->is_append) {
                 if (delta_ms >= 0 ? base > INT64_MAX - delta_ms : base < INT64_MIN - delta_ms) goto odd;
