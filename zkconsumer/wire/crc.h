@@ -258,15 +258,19 @@ ZK_WITH_WIDE static inline __m512i zk_fold_wide(__m512i sum, __m512i by, const u
 /* As `zk_folded`, for at least ZK_WIDE_BYTES_MIN bytes. */
 ZK_WITH_WIDE static inline __m128i zk_folded_wide(const zk_folds *folds, const uint8_t *at, size_t bytes) {
     const __m512i by_256 = _mm512_broadcast_i32x4(_mm_set_epi64x((int64_t)folds->by_256_high, (int64_t)folds->by_256_low));
-    __m512i sums[4];
+    __m512i sums[4]; /* in registers, if the loops are unrolled: gcc does that from -O3 on */
+#pragma GCC unroll 4
     for (int each = 0; each < 4; each++) sums[each] = _mm512_loadu_si512(at + 64 * each);
     sums[0] = _mm512_xor_si512(sums[0], _mm512_inserti32x4(_mm512_setzero_si512(), _mm_cvtsi32_si128(-1), 0));
-    for (at += 256, bytes -= 256; bytes >= 256; at += 256, bytes -= 256)
+    for (at += 256, bytes -= 256; bytes >= 256; at += 256, bytes -= 256) {
+#pragma GCC unroll 4
         for (int each = 0; each < 4; each++) {
             if (bytes > ZK_FOLDED_AHEAD_BYTES) __builtin_prefetch(at + ZK_FOLDED_AHEAD_BYTES + 64 * each);
             sums[each] = zk_fold_wide(sums[each], by_256, at + 64 * each);
         }
+    }
     uint8_t folded[256];
+#pragma GCC unroll 4
     for (int each = 0; each < 4; each++) _mm512_storeu_si512(folded + 64 * each, sums[each]);
     __m128i sum = _mm_loadu_si128((const __m128i *)folded);
     return zk_folded_rest(folds, zk_folded_rest(folds, sum, folded + 16, sizeof folded - 16), at, bytes);
