@@ -350,7 +350,7 @@ static const uint8_t *zk_usual_rows(
         const uint8_t *headers_at = end;
         int64_t left = end - value_at - (value > 0 ? value : 0);
         if (left != 1 || end[-1]) {
-            if (left < 2 || !(headers_at = zk_small(end - left, &headers)) || !headers) break;
+            if (left < 2 || !(headers_at = zk_small(end - left, &headers))) break;
             if (!zk_headers_fit(headers_at, end, headers)) break;
         }
         to->offset = first + delta;

@@ -418,3 +418,89 @@ def test_a_scan_raises_for_what_is_before_the_end_alone() -> None:
     assert scan_record_set(sound + bad, 4).next_offset == 4
     with pytest.raises(InvalidMessageException, match="a size of 3 bytes"):
         scan_record_set(sound + bad, 5)
+
+
+# --- usual records ----------------------------------------------------------------------------------------------------
+
+
+def body(
+    delta: int, *, delta_ms: int = 0, key: bytes = varint(-1), value: bytes = varint(1) + b"v", headers: bytes = b"\0"
+) -> bytes:
+    """A record of a batch.  ``key``, ``value``: with their lengths; ``headers``: with their number."""
+    fields = b"\0" + varint(delta_ms) + varint(delta) + key + value + headers
+    return varint(len(fields)) + fields
+
+
+def batch_of(bodies: list[bytes], last_delta: int = 2, base_ms: int = 1_000) -> bytes:
+    batch = bytearray(build_record_set([Record(7, 0, 0, None, b"")], 2))
+    batch[61:] = b"".join(bodies)
+    struct.pack_into(">i", batch, 23, last_delta)
+    struct.pack_into(">qq", batch, 27, base_ms, base_ms)
+    struct.pack_into(">i", batch, 57, len(bodies))
+    return with_right_checksum(batch)
+
+
+PADDING = body(2, value=varint(40) + b"p" * 40)
+"""The last record of a batch, so that the record before it is not near to its end."""
+
+USUAL: dict[str, list[bytes]] = {
+    "null and empty fields": [body(0, key=varint(0), value=varint(-1)), body(1, value=varint(0)), PADDING],
+    "large and small numbers": [body(0, delta_ms=8_191), body(1, delta_ms=-3), body(2, delta_ms=8_192)],
+    "headers": [
+        body(0, headers=varint(1) + header(b"h", b"x")),
+        body(1, headers=varint(1) + header(b"i", None)),
+        PADDING,
+    ],
+}
+
+REFUSED: dict[str, list[bytes]] = {
+    "an offset twice": [body(0), body(0), PADDING],
+    "an offset after the last one of the batch": [body(0), body(3), PADDING],
+    "a byte after the value that is no number of headers": [body(0), body(1, headers=b"\1"), PADDING],
+    "a header that is missing": [body(0), body(1, headers=b"\2"), PADDING],
+    "a byte after the headers": [body(0), body(1, headers=b"\0\0"), PADDING],
+    "a key that is longer than its record": [body(0), body(1, key=varint(30) + b"k"), PADDING],
+    "a value that is longer than its record": [body(0), body(1, value=varint(30) + b"v"), PADDING],
+    "a record that is longer than its batch": [body(0), varint(2_000) + body(1)[1:], PADDING],
+    "a record that ends after its batch": [body(0), body(1), PADDING[:-5]],
+    "a record without fields": [body(0), b"\0", PADDING],
+}
+
+
+def outcome(records: Iterator[Record]) -> tuple[list[Record], str]:
+    """The records before an error, and its class."""
+    found: list[Record] = []
+    try:
+        for each in records:
+            found.append(each)  # noqa: PERF402 (those before an error are kept)
+    except InvalidMessageException as error:
+        return found, type(error).__name__
+    return found, ""
+
+
+def compiled_records(record_set: bytes, start_offset: int = 0) -> Iterator[Record]:
+    for table in tables_of(record_set, start_offset=start_offset):
+        yield from records_of(table)
+
+
+@pytest.mark.parametrize("start_offset", [0, 8])
+@pytest.mark.parametrize("bodies", USUAL.values(), ids=USUAL)
+def test_usual_records_are_read_as_in_python(bodies: list[bytes], start_offset: int) -> None:
+    batch = batch_of(bodies)
+    expected = list(iter_records(batch, start_offset))
+    assert len(expected) == (3 if start_offset == 0 else 2)
+    assert list(compiled_records(batch, start_offset)) == expected
+
+
+@pytest.mark.parametrize("bodies", REFUSED.values(), ids=REFUSED)
+def test_a_damaged_record_among_usual_ones_is_refused_as_in_python(bodies: list[bytes]) -> None:
+    record_set = batch_of(bodies) + bytes(7) + b"the next batch"
+    expected = outcome(iter_records(record_set))
+    assert expected[1], "it is refused"
+    assert outcome(compiled_records(record_set)) == expected
+
+
+@pytest.mark.parametrize("base_ms", [2**63 - 1, 2**63 - 6, 2**62, -(2**63), -(2**62) - 1])
+def test_timestamps_at_the_bounds_of_64_bits_are_read_as_in_python(base_ms: int) -> None:
+    batch = batch_of([body(0), body(1, delta_ms=5), PADDING], base_ms=base_ms)
+    assert outcome(compiled_records(batch)) == outcome(iter_records(batch))
