@@ -325,8 +325,9 @@ static inline const uint8_t *zk_small_or_null(const uint8_t *at, int64_t *length
 #define ZK_USUAL_BYTES_MIN 16
 #define ZK_USUAL_MS_MAX (INT64_MAX / 2)
 
-/* Reads rows as `zk_batch_rows` does, with half of the instructions: while all numbers of a record are small, in a batch
- * of which each record is wanted.  Returns the record after the last row; `*row` and `*before` are as after it. */
+/* Reads rows as `zk_batch_rows` does, with two thirds of the instructions: while all numbers of a record are small, in a
+ * batch of which each record is wanted.  Returns the first record that it has not read.  `*row` is then the row for that
+ * record, and `*before` the offset of the record before it. */
 static const uint8_t *zk_usual_rows(
     const zk_cursor *c, const uint8_t *at, const uint8_t *until, zk_row **row, const zk_row *last, int64_t *before) {
     const uint8_t *body = c->body, *behind = body + c->body_end;
@@ -379,8 +380,8 @@ static int64_t zk_batch_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t ne
     const uint8_t *until = near < c->body_end ? body + near : behind;
     const zk_row *first = row, *last = row + most;
     int64_t left = c->left, before = c->record_before, base = c->base_timestamp;
-    bool is_end = false, are_all_wanted = c->start_offset <= c->offset && c->last_offset < c->end_offset;
-    bool is_usual = are_all_wanted && base > -ZK_USUAL_MS_MAX && base < ZK_USUAL_MS_MAX;
+    bool are_all_wanted = c->start_offset <= c->offset && c->last_offset < c->end_offset, is_end = false;
+    bool is_usual = are_all_wanted && base > -ZK_USUAL_MS_MAX && base < ZK_USUAL_MS_MAX; /* no timestamp can overflow */
     for (;;) {
         if (is_usual) {
             const zk_row *from = row;

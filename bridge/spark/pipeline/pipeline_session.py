@@ -115,6 +115,8 @@ def spark_session(
     """
     from pyspark.sql import SparkSession
 
+    from bridge.spark.pipeline.java_process import java_process
+
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName(f"zkconsumer pipeline {name}")
     chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX)}
@@ -133,16 +135,8 @@ def spark_session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if is_remote:
-        try:
-            yield session
-        finally:
-            session.stop()
-    else:
-        from bridge.spark.pipeline.java_process import java_process
-
-        with java_process(session):
-            yield session
+    with session if is_remote else java_process(session):
+        yield session
 
 
 def pipeline_spark_session(

@@ -1,6 +1,7 @@
 """What the compiled decoder makes of tables: columns, joined tables, parts; nothing outside of a buffer is read.
 
-``wire.tables`` and the Spark source call these functions with tables of the decoder itself; here they get others.
+``wire.tables`` and the Spark source call these functions with tables of the decoder itself; here they get others.  And
+how it reads the records of a batch in a loop of their own, as long as their numbers are small.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import cramjam
 import pytest
 
+from tests.decoder_comparison import seen_by_both
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.entries import NO_END, Record
@@ -467,40 +469,18 @@ REFUSED: dict[str, list[bytes]] = {
 }
 
 
-def outcome(records: Iterator[Record]) -> tuple[list[Record], str]:
-    """The records before an error, and its class."""
-    found: list[Record] = []
-    try:
-        for each in records:
-            found.append(each)  # noqa: PERF402 (those before an error are kept)
-    except InvalidMessageException as error:
-        return found, type(error).__name__
-    return found, ""
-
-
-def compiled_records(record_set: bytes, start_offset: int = 0) -> Iterator[Record]:
-    for table in tables_of(record_set, start_offset=start_offset):
-        yield from records_of(table)
-
-
 @pytest.mark.parametrize("start_offset", [0, 8])
 @pytest.mark.parametrize("bodies", USUAL.values(), ids=USUAL)
 def test_usual_records_are_read_as_in_python(bodies: list[bytes], start_offset: int) -> None:
-    batch = batch_of(bodies)
-    expected = list(iter_records(batch, start_offset))
-    assert len(expected) == (3 if start_offset == 0 else 2)
-    assert list(compiled_records(batch, start_offset)) == expected
+    read = seen_by_both(batch_of(bodies), start_offset)
+    assert (len(read.records), read.failure) == (3 if start_offset == 0 else 2, None)
 
 
 @pytest.mark.parametrize("bodies", REFUSED.values(), ids=REFUSED)
 def test_a_damaged_record_among_usual_ones_is_refused_as_in_python(bodies: list[bytes]) -> None:
-    record_set = batch_of(bodies) + bytes(7) + b"the next batch"
-    expected = outcome(iter_records(record_set))
-    assert expected[1], "it is refused"
-    assert outcome(compiled_records(record_set)) == expected
+    assert seen_by_both(batch_of(bodies) + bytes(7) + b"the next batch").failure is not None
 
 
 @pytest.mark.parametrize("base_ms", [2**63 - 1, 2**63 - 6, 2**62, -(2**63), -(2**62) - 1])
 def test_timestamps_at_the_bounds_of_64_bits_are_read_as_in_python(base_ms: int) -> None:
-    batch = batch_of([body(0), body(1, delta_ms=5), PADDING], base_ms=base_ms)
-    assert outcome(compiled_records(batch)) == outcome(iter_records(batch))
+    seen_by_both(batch_of([body(0), body(1, delta_ms=5), PADDING], base_ms=base_ms))
