@@ -193,10 +193,11 @@ class RunningPipeline:
         self.request_stop()
         pause = StopSignal()
         deadline_ms = monotonic_ms() + grace_ms
-        while self._has_work() and monotonic_ms() < deadline_ms:
+        # The last answer counts: a trigger that starts after it sees the request, and plans no batch.
+        while (has_work := self._has_work()) and monotonic_ms() < deadline_ms:
             pause.wait(POLL_MS)
             on_wait()
-        is_clean = not self._has_work()
+        is_clean = not has_work
         self.query.stop()
         if is_clean:
             self.wait(POLL_MS)

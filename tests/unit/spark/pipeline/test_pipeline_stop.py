@@ -86,10 +86,11 @@ def test_it_ends_when_the_source_plans_no_further_batch_although_each_trigger_fo
 
 
 def test_it_ends_between_two_triggers(tmp_path: Path) -> None:
-    left = [True, True, False, False]
-    pipeline, query = running(tmp_path, lambda: left.pop(0))
+    """A trigger that starts after the answer sees the request, so it is no batch that was cut off."""
+    states = [True, True, False, True]
+    pipeline, query = running(tmp_path, lambda: states.pop(0))
     assert pipeline.stop(GRACE_MS, ManualClock().now_ms)
-    assert (left, query.stops) == ([], 1)
+    assert (states, query.stops) == ([True], 1)
 
 
 def test_a_batch_that_takes_longer_than_the_grace_is_not_awaited(tmp_path: Path) -> None:
