@@ -52,6 +52,20 @@ def read(
     return (offsets_of(found[TP0]) if found else []), made.position()
 
 
+def test_a_fetch_that_was_read_keeps_no_bytes_of_its_response() -> None:
+    """The fetcher refers to the last one until the next response: the memory of megabytes is free before."""
+    made = PollFetcher()
+    made.assign(TP0)
+    made.subscriptions.seek(TP0, 0)
+    made.receive(full_fetch_response(TP0, batch(0, 2, PID_1)))
+    [fetch] = made.fetcher._completed_fetches
+    assert fetch.has_records
+    assert offsets_of(made.fetcher.fetched_records()[TP0]) == [0, 1]
+    assert made.fetcher.fetched_records() == {}
+    assert fetch.is_consumed
+    assert not fetch.has_records
+
+
 # --- transactions ---------------------------------------------------------------------------------------------------
 
 

@@ -111,6 +111,7 @@ class CompletedFetch:
             self.is_consumed = True
             size_bytes = 0 if self._reader is None else self._reader.size_bytes
             self._reader = None
+            self.row = self.row._replace(records=None)  # the memory of a response is used again
             self._totals.record(self.partition, size_bytes, self._records_read)
             self._on_drained(self.partition, self._records_read > 0)
 
