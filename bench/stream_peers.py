@@ -267,8 +267,8 @@ JAVA_AS_OURS = {
     "auto.commit.interval.ms": "60000",
 }
 POLL_BEST = {
-    "max.partition.fetch.bytes": str(4 << 20),
-    "receive.buffer.bytes": MB,
+    "max.partition.fetch.bytes": str(8 << 20),
+    "receive.buffer.bytes": str(4 << 20),
     "max.poll.records": "5000",
     "auto.commit.interval.ms": "60000",
 }
@@ -299,14 +299,16 @@ KAFKA_PYTHON_BEST = {"max_partition_fetch_bytes": str(4 << 20), "max_poll_record
 TRIED = """\
 - Scala: 1, 4 and 8 MiB of a partition; receive buffers of 64 KiB and 1 MiB; 2, 4 and 10 chunks; the collectors Serial
   and Parallel.
-- Java: 1, 4 and 16 MiB of a partition; receive buffers of 64 KiB, 1 MiB and the system's; 500, 5,000 and 20,000 records
-  a poll; the collectors Serial, Parallel and G1.
+- Java: 1, 4, 8 and 16 MiB of a partition; receive buffers of 64 KiB, 1 MiB, 4 MiB and the system's; 500, 5,000 and
+  20,000 records a poll; the collectors Serial, Parallel and G1.
 - confluent-kafka: 1 and 4 MiB of a partition; 20,000, 100,000 and 200,000 messages queued; receive buffers of 1 MiB and
   the system's; 100 ms and 1 s (its default, with which it mostly waits here) before the next fetch while its queue is
   full.
 - franz-go: 1 and 4 MiB of a partition; with and without `pools`; `GOGC` 100 and 400.
 - kafka-python: 1 and 4 MiB of a partition; receive buffers of 64 KiB and the system's; 500 and 5,000 records a poll.
 - zkconsumer: 1, 2 and 4 MiB of a partition; receive buffers of 64 KiB, 1 MiB and the system's.
+- zkconsumer KafkaConsumer: 1, 2, 3, 4, 6, 8, 10 and 12 MiB of a partition; receive buffers of 64 KiB, 1, 2, 3 and 4
+  MiB, and the system's.
 """
 """The settings from which the best were selected: those with the least CPU per message at 100 B, v2."""
 
