@@ -7,12 +7,15 @@ import pytest
 from zkconsumer.kafka.net.frame_receiver import (
     BUFFERS_KEPT_MAX,
     FRAMES_WITHOUT_REUSE_MAX,
+    MAPPED_BYTES_MAX,
+    MAPPED_BYTES_MIN,
+    MAPPED_KEPT_MAX,
     NO_CORRELATION_ID,
     RECEIVE_AHEAD_BYTES,
     REUSED_BYTES_MAX,
     REUSED_BYTES_MIN,
+    FrameBuffers,
     FrameReceiver,
-    ReusedBuffers,
     uninitialized_buffer,
 )
 from zkconsumer.wire.primitives import MalformedMessage
@@ -102,7 +105,7 @@ def memory_of(buffer: memoryview) -> int:
 
 
 def test_the_memory_of_a_frame_is_used_again_when_no_view_of_it_exists() -> None:
-    buffers = ReusedBuffers()
+    buffers = FrameBuffers()
     first = buffers.allocate(LARGE)
     assert len(first) == LARGE
     of_first = memory_of(first)
@@ -115,7 +118,7 @@ def test_the_memory_of_a_frame_is_used_again_when_no_view_of_it_exists() -> None
 
 
 def test_an_object_that_has_a_view_keeps_the_memory() -> None:
-    buffers = ReusedBuffers()
+    buffers = FrameBuffers()
     frame = buffers.allocate(LARGE)
     of_frame = memory_of(frame)
     held = [memoryview(frame).cast("i"), iter(frame[4:])]
@@ -125,39 +128,65 @@ def test_an_object_that_has_a_view_keeps_the_memory() -> None:
         held.pop()
 
 
-def test_some_buffers_are_kept_at_most() -> None:
-    buffers = ReusedBuffers()
-    held = [buffers.allocate(LARGE) for _ in range(5)]
-    assert len(buffers._kept) == BUFFERS_KEPT_MAX
+def kept(buffers: FrameBuffers) -> list[bytearray]:
+    return buffers._reused._kept + buffers._mapped._kept
+
+
+@pytest.mark.parametrize(("size", "kept_max"), [(LARGE, BUFFERS_KEPT_MAX), (MAPPED_BYTES_MIN, MAPPED_KEPT_MAX)])
+def test_some_buffers_are_kept_at_most(size: int, kept_max: int) -> None:
+    buffers = FrameBuffers()
+    held = [buffers.allocate(size) for _ in range(5)]
+    assert len(kept(buffers)) == kept_max
     assert len({memory_of(each) for each in held}) == 5
 
 
-@pytest.mark.parametrize("size", [1, REUSED_BYTES_MIN - 1, REUSED_BYTES_MAX + 1])
-def test_the_memory_of_small_and_of_very_large_frames_is_not_kept(size: int) -> None:
-    buffers = ReusedBuffers()
+@pytest.mark.parametrize(
+    "size", [1, REUSED_BYTES_MIN - 1, REUSED_BYTES_MAX + 1, MAPPED_BYTES_MIN - 1, MAPPED_BYTES_MAX + 1]
+)
+def test_the_memory_of_frames_of_other_sizes_is_not_kept(size: int) -> None:
+    buffers = FrameBuffers()
     assert len(buffers.allocate(size)) == size
-    assert not buffers._kept
+    assert not kept(buffers)
 
 
 def test_a_much_smaller_frame_gets_a_buffer_of_its_size() -> None:
-    buffers = ReusedBuffers()
+    buffers = FrameBuffers()
     buffers.allocate(8 * LARGE)
     assert len(buffers.allocate(LARGE).obj) < 2 * LARGE
 
 
 def test_a_connection_that_has_become_quiet_keeps_no_memory() -> None:
-    buffers = ReusedBuffers()
+    buffers = FrameBuffers()
     buffers.allocate(LARGE)
-    for _ in range(FRAMES_WITHOUT_REUSE_MAX - 1):
+    buffers.allocate(MAPPED_BYTES_MIN)
+    for _ in range(FRAMES_WITHOUT_REUSE_MAX - 2):
         buffers.allocate(100)
-    assert buffers._kept
+    assert len(kept(buffers)) == 2
     buffers.allocate(100)
-    assert not buffers._kept
+    [left] = kept(buffers)
+    assert len(left) >= MAPPED_BYTES_MIN
+    buffers.allocate(100)
+    assert not kept(buffers)
+
+
+def test_a_connection_whose_responses_have_become_smaller_keeps_the_memory_of_those_alone() -> None:
+    buffers = FrameBuffers()
+    buffers.allocate(MAPPED_BYTES_MIN)
+    for _ in range(FRAMES_WITHOUT_REUSE_MAX):
+        buffers.allocate(LARGE)
+    [left] = kept(buffers)
+    assert len(left) < 2 * LARGE
+
+
+def test_the_memory_of_a_response_of_fetch_max_bytes_is_used_again() -> None:
+    buffers = FrameBuffers()
+    of_first = memory_of(buffers.allocate(52_428_800 + 64 * 100))
+    assert memory_of(buffers.allocate(52_428_800 - 1_000_000)) == of_first
 
 
 def test_the_memory_of_a_response_with_four_partitions_of_two_megabytes_is_used_again() -> None:
     """Brokers fill ``max.partition.fetch.bytes`` to the last byte, and a response has other fields, too."""
-    buffers = ReusedBuffers()
+    buffers = FrameBuffers()
     size = 4 * 2 * 1024 * 1024 + 4 * 64
     of_first = memory_of(buffers.allocate(size))
     assert memory_of(buffers.allocate(size)) == of_first

@@ -41,7 +41,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.kafka.net.connection_errors import guess_protocol
-from zkconsumer.kafka.net.frame_receiver import BufferAllocator, FrameReceiver, ReusedBuffers, uninitialized_buffer
+from zkconsumer.kafka.net.frame_receiver import BufferAllocator, FrameBuffers, FrameReceiver, uninitialized_buffer
 from zkconsumer.kafka.net.handshake_errors import HandshakeClosedError
 from zkconsumer.kafka.net.sasl_client_authenticator import (
     LOGIN_BYTES_MAX,
@@ -102,7 +102,7 @@ class BrokerChannel:
         self._phase = ChannelPhase.TLS_HANDSHAKE
         self._tls_deadline_ms = 0
         self._frames = FrameReceiver()
-        self._buffers = ReusedBuffers()
+        self._buffers = FrameBuffers()
         self._encrypted = memoryview(b"")
         self._has_ended = False
         self._output: deque[bytes] = deque()

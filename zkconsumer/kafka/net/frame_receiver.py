@@ -44,7 +44,7 @@ REUSED_BYTES_STEP: Final = 64 * 1024
 """The size of a kept buffer is a multiple of this, since responses differ a little in size."""
 
 REUSED_BYTES_MAX: Final = 8 * 1024 * 1024 + REUSED_BYTES_STEP
-"""Buffers of frames that are larger are not kept, so that a connection keeps at most three times as much.
+"""Buffers of frames that are larger are not kept: the allocator of the process keeps their memory, too.
 
 The step is for what a response has beside its records: brokers fill the maximum of a partition to the last byte.
 """
@@ -52,8 +52,17 @@ The step is for what a response has beside its records: brokers fill the maximum
 BUFFERS_KEPT_MAX: Final = 3
 """The records of one response are read while the next one arrives, and the program may have some of the last one."""
 
+MAPPED_BYTES_MIN: Final = 32 * 1024 * 1024
+"""Buffers of such frames are kept: glibc takes their memory from the system each time, and gives it back."""
+
+MAPPED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Buffers of frames that are larger are not kept.  The default of ``fetch.max.bytes`` is 50 MiB."""
+
+MAPPED_KEPT_MAX: Final = 2
+"""One fewer, since each has so much memory; a program seldom has records of the last response for long."""
+
 FRAMES_WITHOUT_REUSE_MAX: Final = 16
-"""After so many frames in succession that are too small, no buffer is kept."""
+"""After so many frames in succession of other sizes, no buffer is kept."""
 
 BufferAllocator: TypeAlias = Callable[[int], memoryview]
 """A writable buffer of this size, with undefined content."""
@@ -82,38 +91,63 @@ REFERENCES_OF_UNUSED: Final = references_of([bytearray()], 0)
 
 
 class ReusedBuffers:
-    """Buffers for the frames of one connection; ``allocate`` is a ``BufferAllocator``.
+    """Buffers for the frames of one connection that have ``bytes_min`` to ``bytes_max``.
 
     New memory of a few megabytes costs a page fault for each 4 KiB, a tenth of the time that its records take.  So the
-    buffers of the last large frames are kept, and given again when only ``_kept`` refers to them: every view of a
-    frame, and every object that has one, has a reference to its buffer.
+    buffers of the last frames are kept, and given again when only ``_kept`` refers to them: every view of a frame, and
+    every object that has one, has a reference to its buffer.
 
-    Invariant: ``_kept`` has at most ``BUFFERS_KEPT_MAX`` buffers, each of at most ``REUSED_BYTES_MAX`` and one step.
+    Invariant: ``_kept`` has at most ``kept_max`` buffers, each of at most ``bytes_max`` and one step.
     """
 
-    __slots__ = ("_kept", "_small_count")
+    __slots__ = ("_bytes_max", "_bytes_min", "_kept", "_kept_max", "_others_count")
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_min: int, bytes_max: int, kept_max: int) -> None:
+        self._bytes_min, self._bytes_max, self._kept_max = bytes_min, bytes_max, kept_max
         self._kept: list[bytearray] = []
-        self._small_count = 0
+        self._others_count = 0
 
-    def allocate(self, size: int) -> memoryview:
-        """A writable buffer of this size, with undefined content."""
-        if not REUSED_BYTES_MIN <= size <= REUSED_BYTES_MAX:
-            self._small_count += 1
-            if self._small_count == FRAMES_WITHOUT_REUSE_MAX:
+    def buffer(self, size: int) -> memoryview | None:
+        """A writable buffer with undefined content; None: frames of this size have other ones.
+
+        It must be called for each frame: so a connection whose frames have become small keeps nothing.
+        """
+        if not self._bytes_min <= size <= self._bytes_max:
+            self._others_count += 1
+            if self._others_count == FRAMES_WITHOUT_REUSE_MAX:
                 self._kept.clear()
-            return uninitialized_buffer(size)
-        self._small_count = 0
+            return None
+        self._others_count = 0
         unused = [n for n in range(len(self._kept)) if references_of(self._kept, n) == REFERENCES_OF_UNUSED]
         for n in unused:
             if size <= len(self._kept[n]) <= 2 * size + REUSED_BYTES_STEP:
                 return memoryview(self._kept[n])[:size]
-        if len(self._kept) == BUFFERS_KEPT_MAX:
+        if len(self._kept) == self._kept_max:
             del self._kept[unused[0] if unused else 0]
         made = uninitialized_bytes(size + REUSED_BYTES_STEP - size % REUSED_BYTES_STEP)
         self._kept.append(made)
         return memoryview(made)[:size]
+
+
+class FrameBuffers:
+    """Buffers for all frames of one connection; ``allocate`` is a ``BufferAllocator``.
+
+    The sizes between ``REUSED_BYTES_MAX`` and ``MAPPED_BYTES_MIN`` are for the allocator of the process: it gives the
+    memory that was released last, which is still in the caches of the processor.
+    """
+
+    __slots__ = ("_mapped", "_reused")
+
+    def __init__(self) -> None:
+        self._reused = ReusedBuffers(REUSED_BYTES_MIN, REUSED_BYTES_MAX, BUFFERS_KEPT_MAX)
+        self._mapped = ReusedBuffers(MAPPED_BYTES_MIN, MAPPED_BYTES_MAX, MAPPED_KEPT_MAX)
+
+    def allocate(self, size: int) -> memoryview:
+        """A writable buffer of this size, with undefined content."""
+        reused, mapped = self._reused.buffer(size), self._mapped.buffer(size)
+        if reused is None:
+            reused = mapped
+        return uninitialized_buffer(size) if reused is None else reused
 
 
 class FrameReceiver:
