@@ -285,7 +285,7 @@ class KafkaConsumer(Generic[K, V]):
             self._client.maybe_trigger_wakeup()
             if self._coordinator is not None:
                 self._coordinator.poll()
-            self._update_fetch_positions(Timer(self._clock, 0))  # the wait below is for all partitions
+            self._update_fetch_positions()  # the wait below is for all partitions
             records = self._poll_for_fetches(timer)
             timer.update()
             if records:
@@ -310,7 +310,7 @@ class KafkaConsumer(Generic[K, V]):
         found: ConsumerRecords[K, V] = ConsumerRecords(records)
         return found if self._interceptors is None else self._interceptors.on_consume(found)
 
-    def _update_fetch_positions(self, timer: Timer) -> None:
+    def _update_fetch_positions(self, timer: Timer | None = None) -> None:
         """Give each partition a valid position, as far as possible; waits for committed offsets until ``timer``."""
         self._fetcher.validate_offsets_if_needed()
         self._has_all_positions = self._subscriptions.has_all_fetch_positions()
@@ -318,7 +318,7 @@ class KafkaConsumer(Generic[K, V]):
             return
         if self._load is None:
             self._subscriptions.reset_initializing_positions()
-        elif not self._load.refresh(timer):
+        elif not self._load.refresh(timer or Timer(self._clock, 0)):
             return
         self._fetcher.reset_offsets_if_needed()
 

@@ -14,6 +14,7 @@ from zkconsumer.kafka.fetch.fetch_position import FetchPosition, LogTruncation
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetch.partition_positions import LOG_EVENTS_MAX
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
+from zkconsumer.kafka.fetch.topic_partition_state import TopicPartitionState
 from zkconsumer.kafka.metadata.leader_and_epoch import LeaderAndEpoch
 from zkconsumer.kafka.metadata.node import Node
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
@@ -806,6 +807,25 @@ def test_no_answer_changes_a_position_that_was_set_after_the_question(actions: l
             assert is_change or after == before
             assert not is_change or asked_at == changes, "the answer to an older question was used"
         changes += is_change
+        assert state.has_all_fetch_positions() == state.has_valid_position(TP0)
+        assert state.partitions_needing_validation(0) == ({TP0} if state.awaiting_validation(TP0) else set())
+
+
+def test_partitions_are_looked_at_one_by_one_only_after_a_change(
+    assigned: SubscriptionState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program with a thousand partitions asks some hundred times in a second."""
+    assigned.seek(TP0, 1)
+    assert assigned.has_all_fetch_positions()
+    looks: list[TopicPartitionState] = []
+    monkeypatch.setattr(TopicPartitionState, "has_valid_position", property(lambda each: looks.append(each) is None))
+    assigned.set_position(TP0, FetchPosition(2))
+    assert assigned.has_all_fetch_positions()
+    assert assigned.partitions_needing_validation(0) == set()
+    assert looks == []
+    assigned.seek(TP0, 3)
+    assert assigned.has_all_fetch_positions()
+    assert len(looks) == 1
 
 
 # --- lag and commits --------------------------------------------------------------------------------------------------

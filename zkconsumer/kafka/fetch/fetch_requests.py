@@ -85,21 +85,29 @@ def prepare_fetch_requests(
     ``AuthenticationException``: the last login at one of the nodes failed.
     """
     found: dict[Node, dict[TopicPartition, FetchRow]] = {}
+    unavailable: set[Node] = set()
     for tp in partitions:
-        position = subscriptions.position(tp)
+        state = subscriptions.assigned_state(tp)
+        assert state is not None, "only an assigned partition is fetched"
+        position = state.position
         assert position is not None, "only a partition with a position is fetched"
-        if position.current_leader.leader is None:
+        leader = position.current_leader
+        if leader.leader is None:
             metadata.request_update()
             continue
-        node = select_read_replica(subscriptions, metadata, tp, position.current_leader.leader, now_ms)
-        if node.id in nodes_in_flight:
+        node = leader.leader
+        if state.preferred_read_replica(now_ms) is not None:
+            node = select_read_replica(subscriptions, metadata, tp, node, now_ms)
+        if node.id in nodes_in_flight or node in unavailable:
             continue
-        if nodes.is_unavailable(node):
-            nodes.maybe_throw_auth_failure(node)
-        else:
-            epoch = position.current_leader.epoch
-            row = FetchRow(position.offset, UNKNOWN_VALUE if epoch is None else epoch, fetch_size)
-            found.setdefault(node, {})[tp] = row
+        rows = found.get(node)
+        if rows is None:
+            if nodes.is_unavailable(node):
+                nodes.maybe_throw_auth_failure(node)
+                unavailable.add(node)
+                continue
+            rows = found[node] = {}
+        rows[tp] = FetchRow(position.offset, UNKNOWN_VALUE if leader.epoch is None else leader.epoch, fetch_size)
     return found
 
 

@@ -193,15 +193,20 @@ class Fetcher:
         buffered = {fetch.partition for fetch in self._completed_fetches}
         if self._next_in_line is not None and not self._next_in_line.is_consumed:
             buffered.add(self._next_in_line.partition)
-        return self._subscriptions.fetchable_partitions(lambda tp: tp not in buffered)
+        available = self._subscriptions.assigned_partitions() - buffered
+        return self._subscriptions.fetchable_partitions(available.__contains__)
 
     def _send_fetch(self, node: Node, rows: Mapping[TopicPartition, FetchRow]) -> None:
-        handler = self._session_handlers.setdefault(node.id, FetchSessionHandler())
+        handler = self._session_handlers.get(node.id)
+        if handler is None:
+            handler = self._session_handlers[node.id] = FetchSessionHandler()
         for tp in [tp for tp in handler.partitions if tp not in rows]:
             handler.remove_partition(tp)
+        topic_ids = {topic: self._metadata.topic_id(topic) or NO_UUID for topic in {tp.topic for tp in rows}}
         for tp, row in rows.items():
-            handler.set_partition(tp, row, self._metadata.topic_id(tp.topic) or NO_UUID)
-            if not handler.is_open:
+            handler.set_partition(tp, row, topic_ids[tp.topic])
+        if not handler.is_open:
+            for tp in rows:
                 handler.move_to_end(tp)  # a full request has the order of the assignment
         request = handler.next_request(with_topic_ids=True)
         future = self._client.send(node, fetch_request(self._config, request))

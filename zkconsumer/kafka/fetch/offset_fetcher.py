@@ -208,6 +208,8 @@ class OffsetFetcher:
             raise error
         self.validate_positions_on_metadata_change()
         due = self._subscriptions.partitions_needing_validation(self._clock.now_ms())
+        if not due:
+            return
         lookups = [self._subscriptions.position_lookup(tp) for tp in due]
         for node, of_node in group_by_leader(lookups).items():
             self._validate_at(node, of_node)

@@ -8,7 +8,8 @@ response is ignored.  A response that is lost leaves the partition where it is; 
 ``request_failed`` say when the request is due again.
 
 Invariants: ``_assignment`` is in the order of the next fetch.  ``assignment_id`` grows with each change of the
-assignment.  No two states ever had the same ``state_id``.
+assignment.  No two states ever had the same ``state_id``, and ``_last_state_id`` is the newest one.  While it is
+``_valid_until_id``, all partitions have valid positions: each change but a move of a valid position has a new id.
 
 Differences from Java:
 
@@ -25,7 +26,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from itertools import count
 from typing import Any
 
 from zkconsumer.errors import UsageError
@@ -58,7 +58,8 @@ class PartitionPositions:
         self._assignment: dict[TopicPartition, TopicPartitionState] = {}
         self.assignment_id = 0
         """A number that grows with each change of the assignment."""
-        self._new_state_id = count(1).__next__
+        self._last_state_id = 0
+        self._valid_until_id = 0
         self.log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
         """The log lines that the caller has not taken yet."""
 
@@ -102,6 +103,10 @@ class PartitionPositions:
         for state in self._assignment.values():
             state.is_pending_revocation = False
         self.assignment_id += 1
+
+    def _new_state_id(self) -> int:
+        self._last_state_id += 1
+        return self._last_state_id
 
     def _assigned(self, tp: TopicPartition) -> TopicPartitionState:
         try:
@@ -174,8 +179,12 @@ class PartitionPositions:
         return state is not None and state.has_valid_position
 
     def has_all_fetch_positions(self) -> bool:
-        """Whether all partitions have valid positions."""
-        return all(state.has_valid_position for state in self._assignment.values())
+        """Whether all partitions have valid positions.  It looks at them only after a change."""
+        if self._last_state_id != self._valid_until_id:
+            if not all(state.has_valid_position for state in self._assignment.values()):
+                return False
+            self._valid_until_id = self._last_state_id
+        return True
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The valid positions, as a commit needs them."""
@@ -326,6 +335,8 @@ class PartitionPositions:
 
     def partitions_needing_validation(self, now_ms: int) -> set[TopicPartition]:
         """The partitions whose OffsetForLeaderEpoch request is due."""
+        if self.has_all_fetch_positions():
+            return set()
         return self._where(
             lambda state: state.fetch_state is FetchState.AWAIT_VALIDATION and not state.awaits_retry_backoff(now_ms)
         )
