@@ -59,7 +59,7 @@ from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.fetch_requests import select_read_replica
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader
-from zkconsumer.kafka.metadata.node import NO_NODE
+from zkconsumer.kafka.metadata.node import NO_NODE, Node
 from zkconsumer.kafka.supported_versions import VersionRange
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
@@ -261,6 +261,21 @@ def test_while_every_leader_has_a_fetch_in_flight_no_partition_is_looked_at(monk
     made.receive(full_fetch_response(TP0, RECORDS), sent=0)
     assert made.fetcher.send_fetches() == 1, "of the other partition"
     assert looked_at
+
+
+@pytest.mark.parametrize("is_unavailable", [False, True])
+def test_a_node_is_asked_once_for_a_fetch_of_several_partitions(
+    is_unavailable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question takes the lock of the network client."""
+    made = PollFetcher()
+    made.assign(TP0, TP1, TP2)
+    for tp in (TP0, TP1, TP2):
+        made.seek(tp, 1)
+    asked: list[Node] = []
+    monkeypatch.setattr(made.network, "is_unavailable", lambda node: asked.append(node) or is_unavailable)
+    assert made.fetcher.send_fetches() == (0 if is_unavailable else 1)
+    assert len(asked) == 1
 
 
 def test_two_fetches_of_one_partition_become_one_sequence() -> None:
