@@ -311,7 +311,8 @@ class KafkaConsumer(Generic[K, V]):
         return found if self._interceptors is None else self._interceptors.on_consume(found)
 
     def _update_fetch_positions(self, timer: Timer | None = None) -> None:
-        """Give each partition a valid position, as far as possible; waits for committed offsets until ``timer``."""
+        """Give each partition a valid position, as far as possible; waits for committed offsets until ``timer``, and
+        not at all without one."""
         self._fetcher.validate_offsets_if_needed()
         self._has_all_positions = self._subscriptions.has_all_fetch_positions()
         if self._has_all_positions:
