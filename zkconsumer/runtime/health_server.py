@@ -107,10 +107,11 @@ class HealthServer:
         try:
             connection.settimeout(SEND_TIMEOUT_MS / 1000)
             connection.sendall(self._current())
-            connection.shutdown(socket.SHUT_WR)
-            with suppress(BlockingIOError):  # unread input would turn the close into a connection reset
-                connection.setblocking(False)
-                connection.recv(65_536)
+            # Unread input would turn the close into a connection reset, and the supervisor would lose the report.
+            # After SHUT_RD no more input arrives, so this loop is bounded by the size of the socket's buffer.
+            connection.shutdown(socket.SHUT_RDWR)
+            while connection.recv(65_536):
+                pass
         except OSError as error:  # the supervisor has closed the connection, or does not read
             log.debug("health-report-failed reason=%s", error)
 

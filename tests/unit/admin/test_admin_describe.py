@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from zkconsumer.cli import lag as lag_command
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, CoordinatorGroupMember
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
+from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control
 
@@ -195,17 +197,19 @@ def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeE
     assert zzz.stderr == f"zkconsumer: The consumer group 'zzz' does not exist. The existing groups: {LIST}\n"
 
 
-def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeEnvironment, tool: RunTool) -> None:
+def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeEnvironment) -> None:
     world.create_topic("clicks", 2)
-    world.cluster.append("clicks", 0, [b"x"] * 5)
+    clock = ManualClock()
+    world.cluster.append("clicks", 0, [b"x"] * 5, timestamp_ms=clock.wall_ms() - 2_500)
     scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1"))
     offset(world, "clicks/0", 3)
-    result = tool("groups", "describe", "g1")
+    words = ["groups", "describe", "g1", "--zookeeper", ADDRESS]
+    result = CliRunner().invoke(main, words, obj=replace(doors(world), clock=clock))
     assert result.exit_code == 0
     assert result.stderr == ""
     assert cells(result.stdout.splitlines()[0]) == HEADER.split() == [*COLUMNS, "LAG-SECONDS"]
     assert rows(result.stdout) == [
-        ["g1", "clicks", "0", "3", "5", "2", SCALA, "host", "-", "3", "-", "zookeeper", "scala", "0.1"],
+        ["g1", "clicks", "0", "3", "5", "2", SCALA, "host", "-", "3", "-", "zookeeper", "scala", "2.5"],
         ["g1", "clicks", "1", "-", "0", "-", SCALA, "host", "-", "-", "-", "zookeeper", "scala", "-"],
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,6 +13,7 @@ from tests.admin_fixtures import doors, fill_clicks
 from zkconsumer.cli import common, main, terminal
 from zkconsumer.cli.console import print_error
 from zkconsumer.observe.lag_trend import LagTrend
+from zkconsumer.testing.manual_clock import ManualClock
 
 
 class FakeTerminal(io.StringIO):
@@ -28,7 +30,8 @@ def world(world: FakeEnvironment) -> FakeEnvironment:
 
 
 def run(world: FakeEnvironment, *words: str) -> Result:
-    return CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=doors(world))
+    """The command at a fixed time, so that two tables have the same LAG-SECONDS."""
+    return CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=replace(doors(world), clock=ManualClock()))
 
 
 def test_a_table_in_a_pipe_is_complete(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
