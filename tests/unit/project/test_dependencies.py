@@ -15,6 +15,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import connection, serialization
 from kazoo.protocol.connection import ConnectionHandler
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from zkconsumer.zk import kazoo_connection
@@ -64,6 +65,14 @@ def test_everything_that_the_tests_install_has_an_exact_version() -> None:
     names = required(of_tests)
     assert names - PINNED.keys() == set(), "write their versions into tests/constraints.txt"
     assert [str(pin) for pin in PINNED.values() if not re.fullmatch(r"==[^*]+", str(pin.specifier))] == []
+
+
+def test_each_of_these_releases_can_be_installed_with_the_oldest_python_of_ours() -> None:
+    """pip refuses the whole installation if one release needs a newer Python: Debian 12 has 3.11.2."""
+    pinned = [each for each in metadata.distributions() if canonicalize_name(each.metadata["Name"]) in PINNED]
+    needed = {each.metadata["Name"]: each.metadata.get("Requires-Python") or "" for each in pinned}
+    assert len(needed) > 60
+    assert {name: text for name, text in needed.items() if not SpecifierSet(text).contains("3.11.0")} == {}
 
 
 def test_tox_installs_these_versions_and_only_the_newest_run_does_not() -> None:
