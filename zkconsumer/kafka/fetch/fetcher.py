@@ -24,7 +24,8 @@ A partition has at most one fetch in ``_completed_fetches`` and ``_next_in_line`
 ``_next_in_line`` is initialized.  ``_session_handlers``: one for each node that was ever asked.
 ``_leaders``: the nodes that led the assigned partitions at ``_leaders_state``, a version of the metadata and of the
 assignment; while each of them has a fetch in flight, ``send_fetches`` has nothing to do.  A preferred replica that has
-none is asked in the call after one of these fetches.
+none is asked in the call after one of these fetches.  ``_prepared``: the sessions for which ``send_fetches`` looks only
+at partitions that have changed (``PreparedSessions``).
 
 Differences from Java:
 
@@ -37,7 +38,7 @@ Differences from Java:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -68,6 +69,7 @@ from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
 from zkconsumer.kafka.fetch.offset_fetcher import OffsetFetcher, OffsetNetworkClient
 from zkconsumer.kafka.fetch.partition_positions import LOG_EVENTS_MAX
 from zkconsumer.kafka.fetch.position_errors import offset_out_of_range_error
+from zkconsumer.kafka.fetch.prepared_sessions import PreparedSessions
 from zkconsumer.kafka.fetch.record_set_reader import RowBuffers
 from zkconsumer.kafka.fetch.response_queue import ResponseQueue
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
@@ -147,6 +149,7 @@ class Fetcher:
         self._nodes_with_pending_fetch_requests: set[int] = set()
         self._leaders: set[int] | None = None
         self._leaders_state = (-1, -1)
+        self._prepared = PreparedSessions()
         self._completed_fetches: deque[CompletedFetch] = deque()
         self._next_in_line: CompletedFetch | None = None
         self._last_read: _LastRead | None = None
@@ -170,18 +173,76 @@ class Fetcher:
             self._leaders_state = state
         if self._leaders is not None and self._leaders <= self._nodes_with_pending_fetch_requests:
             return 0
-        requests = prepare_fetch_requests(
+        self._prepared.begin((self._metadata.update_version, self._subscriptions.change_id))
+        return self._send_changes() if self._are_leaders_prepared() else self._send_all()
+
+    def _are_leaders_prepared(self) -> bool:
+        """Whether only partitions that have changed must be looked at."""
+        if self._leaders is None:
+            return False
+        waiting = self._leaders - self._nodes_with_pending_fetch_requests
+        return waiting <= self._prepared.nodes.keys() and all(self._session_handlers[each].is_open for each in waiting)
+
+    def _send_all(self) -> int:
+        """Send the fetches with the rows of all partitions; returns how many."""
+        buffered = self._buffered_partitions()
+        available = self._subscriptions.assigned_partitions() - buffered
+        requests = self._prepare(self._subscriptions.fetchable_partitions(available.__contains__))
+        for node, rows in requests.items():
+            handler = self._session_handlers.get(node.id)
+            if handler is None:
+                handler = self._session_handlers[node.id] = FetchSessionHandler()
+            for tp in [tp for tp in handler.partitions if tp not in rows]:
+                handler.remove_partition(tp)
+            self._set_rows(handler, rows)
+            if not handler.is_open:
+                for tp in rows:
+                    handler.move_to_end(tp)  # a full request has the order of the assignment
+            self._send_fetch(node, handler)
+        if not self._subscriptions.has_preferred_read_replicas():  # a lease may end at any time
+            self._prepared.add(requests, buffered)
+        return len(requests)
+
+    def _send_changes(self) -> int:
+        """Send the fetches of prepared nodes with the rows of the partitions that have changed; returns how many."""
+        prepared, count = self._prepared, 0
+        buffered = self._buffered_partitions()
+        left = [tp for tp in prepared.changed if tp not in buffered and self._subscriptions.is_fetchable(tp)]
+        changes = self._prepare(left)
+        for node in prepared.nodes.values():
+            if node.id in self._nodes_with_pending_fetch_requests:
+                continue
+            handler = self._session_handlers[node.id]
+            for tp in buffered:
+                handler.remove_partition(tp)
+            rows = changes.get(node)
+            if rows is not None:
+                self._set_rows(handler, rows)
+            elif not handler.partitions:
+                continue
+            elif self._client.is_unavailable(node):
+                self._client.maybe_throw_auth_failure(node)
+                continue
+            self._send_fetch(node, handler)
+            count += 1
+        return count
+
+    def _prepare(self, partitions: Iterable[TopicPartition]) -> dict[Node, dict[TopicPartition, FetchRow]]:
+        return prepare_fetch_requests(
             self._subscriptions,
             self._metadata,
             self._client,
-            self._fetchable_partitions(),
+            partitions,
             nodes_in_flight=self._nodes_with_pending_fetch_requests,
             fetch_size=self._config.fetch_size,
             now_ms=self._clock.now_ms(),
         )
-        for node, rows in requests.items():
-            self._send_fetch(node, rows)
-        return len(requests)
+
+    def _set_rows(self, handler: FetchSessionHandler[FetchRow], rows: Mapping[TopicPartition, FetchRow]) -> None:
+        topic_ids = {topic: self._metadata.topic_id(topic) or NO_UUID for topic in {tp.topic for tp in rows}}
+        for tp, row in rows.items():
+            handler.set_partition(tp, row, topic_ids[tp.topic])
+            self._prepared.changed.pop(tp, None)
 
     def _leader_ids(self) -> set[int] | None:
         """The nodes that lead the assigned partitions; None: a leader is not known."""
@@ -189,25 +250,13 @@ class Fetcher:
         known = {leader.id for leader in leaders if leader is not None}
         return None if None in leaders else known
 
-    def _fetchable_partitions(self) -> list[TopicPartition]:
+    def _buffered_partitions(self) -> set[TopicPartition]:
         buffered = {fetch.partition for fetch in self._completed_fetches}
         if self._next_in_line is not None and not self._next_in_line.is_consumed:
             buffered.add(self._next_in_line.partition)
-        available = self._subscriptions.assigned_partitions() - buffered
-        return self._subscriptions.fetchable_partitions(available.__contains__)
+        return buffered
 
-    def _send_fetch(self, node: Node, rows: Mapping[TopicPartition, FetchRow]) -> None:
-        handler = self._session_handlers.get(node.id)
-        if handler is None:
-            handler = self._session_handlers[node.id] = FetchSessionHandler()
-        for tp in [tp for tp in handler.partitions if tp not in rows]:
-            handler.remove_partition(tp)
-        topic_ids = {topic: self._metadata.topic_id(topic) or NO_UUID for topic in {tp.topic for tp in rows}}
-        for tp, row in rows.items():
-            handler.set_partition(tp, row, topic_ids[tp.topic])
-        if not handler.is_open:
-            for tp in rows:
-                handler.move_to_end(tp)  # a full request has the order of the assignment
+    def _send_fetch(self, node: Node, handler: FetchSessionHandler[FetchRow]) -> None:
         request = handler.next_request(with_topic_ids=True)
         future = self._client.send(node, fetch_request(self._config, request))
         self._nodes_with_pending_fetch_requests.add(node.id)
@@ -235,6 +284,7 @@ class Fetcher:
         for tp in [tp for tp in rows if tp not in requested]:
             self._log_event("WARNING", "unrequested-partition-ignored", node=node, partition=tp)
             del rows[tp]
+        self._prepared.add_changed(rows)
         totals = FetchedResponseTotals(self.metrics, set(rows))
         for tp, row in rows.items():
             offset = requested[tp].fetch_offset
@@ -475,6 +525,7 @@ class Fetcher:
         """Drop what is buffered, and forget the sessions; brokers remove theirs when they need the slots."""
         self.clear_buffered_data_for_unassigned_partitions(())
         self._session_handlers.clear()
+        self._prepared = PreparedSessions()
 
     # --- positions and offsets --------------------------------------------------------------------------------------
 

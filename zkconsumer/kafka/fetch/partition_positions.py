@@ -8,8 +8,9 @@ response is ignored.  A response that is lost leaves the partition where it is; 
 ``request_failed`` say when the request is due again.
 
 Invariants: ``_assignment`` is in the order of the next fetch.  ``assignment_id`` grows with each change of the
-assignment.  No two states ever had the same ``state_id``, and ``_last_state_id`` is the newest one.  While it is
-``_valid_until_id``, all partitions have valid positions: each change but a move of a valid position has a new id.
+assignment.  ``change_id`` grows with each change of what is fetched and from which node, but not with a move of a valid
+position, nor with the end of a preferred replica.  A ``state_id`` is a ``change_id`` that one state alone has had.  All
+partitions have valid positions while ``change_id`` is ``_valid_until_id``.
 
 Differences from Java:
 
@@ -58,7 +59,8 @@ class PartitionPositions:
         self._assignment: dict[TopicPartition, TopicPartitionState] = {}
         self.assignment_id = 0
         """A number that grows with each change of the assignment."""
-        self._last_state_id = 0
+        self.change_id = 0
+        """A number that grows with each change of what is fetched but the positions: see the module."""
         self._valid_until_id = 0
         self.log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
         """The log lines that the caller has not taken yet."""
@@ -83,6 +85,7 @@ class PartitionPositions:
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """These are being revoked: until the next assignment no record of them is fetched or returned."""
+        self._new_change_id()
         for tp in partitions:
             self._assigned(tp).is_pending_revocation = True
 
@@ -98,15 +101,16 @@ class PartitionPositions:
             by_topic.setdefault(tp.topic, []).append(tp)
         kept = self._assignment
         self._assignment = {
-            tp: kept.get(tp) or TopicPartitionState(self._new_state_id) for topic in by_topic.values() for tp in topic
+            tp: kept.get(tp) or TopicPartitionState(self._new_change_id) for topic in by_topic.values() for tp in topic
         }
         for state in self._assignment.values():
             state.is_pending_revocation = False
         self.assignment_id += 1
+        self._new_change_id()
 
-    def _new_state_id(self) -> int:
-        self._last_state_id += 1
-        return self._last_state_id
+    def _new_change_id(self) -> int:
+        self.change_id += 1
+        return self.change_id
 
     def _assigned(self, tp: TopicPartition) -> TopicPartitionState:
         try:
@@ -130,11 +134,17 @@ class PartitionPositions:
 
     def pause(self, tp: TopicPartition) -> None:
         """Do not fetch it until ``resume``."""
-        self._assigned(tp).is_paused = True
+        self._set_paused(tp, is_paused=True)
 
     def resume(self, tp: TopicPartition) -> None:
         """Fetch it again."""
-        self._assigned(tp).is_paused = False
+        self._set_paused(tp, is_paused=False)
+
+    def _set_paused(self, tp: TopicPartition, *, is_paused: bool) -> None:
+        state = self._assigned(tp)
+        if state.is_paused is not is_paused:
+            state.is_paused = is_paused
+            self._new_change_id()
 
     def is_paused(self, tp: TopicPartition) -> bool:
         """Whether it is assigned and paused."""
@@ -152,11 +162,16 @@ class PartitionPositions:
 
     def update_preferred_read_replica(self, tp: TopicPartition, node_id: int, expire_ms: int) -> None:
         """The leader has named another node, to be used up to this time; the same node does not extend its lease."""
-        self._assigned(tp).update_preferred_read_replica(node_id, expire_ms)
+        if self._assigned(tp).update_preferred_read_replica(node_id, expire_ms):
+            self._new_change_id()
 
     def clear_preferred_read_replica(self, tp: TopicPartition) -> int | None:
         """Fetch from the leader; returns the id of the node that was preferred."""
         return self._assigned(tp).clear_preferred_read_replica()
+
+    def has_preferred_read_replicas(self) -> bool:
+        """Whether a node is preferred for any partition."""
+        return any(state.has_preferred_read_replica for state in self._assignment.values())
 
     # --- positions --------------------------------------------------------------------------------------------------
 
@@ -180,10 +195,10 @@ class PartitionPositions:
 
     def has_all_fetch_positions(self) -> bool:
         """Whether all partitions have valid positions.  It looks at them only after a change."""
-        if self._last_state_id != self._valid_until_id:
+        if self.change_id != self._valid_until_id:
             if not all(state.has_valid_position for state in self._assignment.values()):
                 return False
-            self._valid_until_id = self._last_state_id
+            self._valid_until_id = self.change_id
         return True
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:

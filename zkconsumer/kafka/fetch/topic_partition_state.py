@@ -183,10 +183,17 @@ class TopicPartitionState:
             self._preferred_read_replica = None
         return self._preferred_read_replica
 
-    def update_preferred_read_replica(self, node_id: int, expire_ms: int) -> None:
-        """The leader has named another node; the same node does not extend its lease."""
-        if node_id != self._preferred_read_replica:
+    @property
+    def has_preferred_read_replica(self) -> bool:
+        """Whether the leader has named another node, whose lease may have expired."""
+        return self._preferred_read_replica is not None
+
+    def update_preferred_read_replica(self, node_id: int, expire_ms: int) -> bool:
+        """The leader has named a node; returns whether it is another one.  The same node does not extend its lease."""
+        is_other = node_id != self._preferred_read_replica
+        if is_other:
             self._preferred_read_replica, self._preferred_read_replica_expire_ms = node_id, expire_ms
+        return is_other
 
     def clear_preferred_read_replica(self) -> int | None:
         """Fetch from the leader; returns the node that was preferred."""
