@@ -23,8 +23,8 @@ SLOW = ("ours-python", "before-python", "kafka-python", "kafka-python-crc32c")
 """Slow peers: they read a topic with a tenth of the messages."""
 USUAL = _both(*FAST)
 PRIMARY = _both(*FAST, "before", *SLOW)
-POLLS = _both("ours-poll", "java", "confluent-crc")
-"""KafkaConsumer and the clients that it is compared with."""
+POLLS = _both("ours-poll", "java", "confluent-crc", "no-consumer")
+"""KafkaConsumer, the clients that it is compared with, and the least that any of them needs in Python."""
 WITH_FAST_CODECS = _both(*FAST, "ours-fast")
 PLOTTED = tuple((peer, BEST) for peer in FAST)
 AT_TAIL: Columns = tuple((peer, AS_OURS) for peer in ("ours", "before", "scala", "java", "confluent-crc", "franz-go"))

@@ -23,6 +23,12 @@ SIZE_CELLS = ("20B-v2", "100B-v2", "300B-v2", "1KB-v2", "4KB-v2")
 PARTITION_CELLS = ("1-partition", "100B-v2", "64-partitions")
 PLOTTED = ("ours", "ours-batches", "scala", "java", "confluent-crc", "franz-go")
 COMPARED = ("scala", "java", "confluent-crc", "confluent", "franz-go", "kafka-python", "kafka-python-crc32c")
+PAIRS = (
+    *(("ours-python" if peer.startswith("kafka-python") else "ours", peer) for peer in COMPARED),
+    *(("ours-poll", peer) for peer in ("java", "confluent-crc", "no-consumer")),
+    ("no-consumer", "java"),
+)
+"""The ratios of the page: the first peer ÷ the second one."""
 
 WRONG = """\
 - *Windows in a topic.* All clients fetch ahead, and all except the Java client decode ahead. Work that was done before
@@ -201,22 +207,21 @@ def _cost(cell: CellResult, peer: str, column: str) -> str:
 def _ratios(results: Results, cells: list[CellResult]) -> list[str]:
     lines = []
     for cell in cells:
-        for peer in COMPARED:
-            ours = "ours-python" if peer.startswith("kafka-python") else "ours"
+        for ours, peer in PAIRS:
             shown = []
             for column in (BEST, AS_OURS):
                 sides = stream_gates.costs(cell, ours, column), stream_gates.costs(cell, peer, column)
                 found = ratio(*sides)
                 shown.append("" if found is None else str(found))
             if any(shown):
-                name = "zkconsumer without extensions" if ours == "ours-python" else "zkconsumer"
-                lines.append(f"| {cell.title} | {name} ÷ {results.peers[peer]['title']} | {' | '.join(shown)} |")
+                names = [results.peers[each]["title"] for each in (ours, peer)]
+                lines.append(f"| {cell.title} | {' ÷ '.join(names)} | {' | '.join(shown)} |")
     if not lines:
         return []
     return [
         "## Ratios",
         "",
-        "Ratios of the medians; in parentheses the smallest and the largest ratio of one round. Below 1 zkconsumer",
+        "Ratios of the medians; in parentheses the smallest and the largest ratio of one round. Below 1 the first one",
         "needs less CPU.",
         "",
         "| topic | what | both with their best settings | both with those of ours |",

@@ -128,6 +128,11 @@ def _ours(
     return command
 
 
+def _no_consumer(start: Start) -> Command:
+    words = (sys.executable, str(PEERS / "no_consumer.py"), str(start.settings_file))
+    return Command(words, {"PYTHONPATH": str(ROOT), NO_EXTENSIONS: ""})
+
+
 def _has_package(python: str, name: str) -> bool:
     if python == sys.executable:
         return importlib.util.find_spec(name) is not None
@@ -344,6 +349,14 @@ PEER_TABLE: Mapping[str, Peer] = {
         _reach_poll,
         _ours("poll", _here, blocked=FAST_CODECS),
         checkout=_here,
+    ),
+    "no-consumer": Peer(
+        "no consumer",
+        "the least that a consumer in Python needs: a blocking socket, the decoder of zkconsumer and the loop of "
+        "`poll()`; no group, commits, fetch sessions or time-outs",
+        {BEST: POLL_BEST, AS_OURS: JAVA_AS_OURS},
+        _reach_poll,
+        _no_consumer,
     ),
     "before": _peer_of_ours(
         "zkconsumer before",
