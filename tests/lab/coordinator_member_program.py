@@ -55,6 +55,9 @@ NOT_A_MEMBER = frozenset({
 })  # fmt: skip
 """What libraries call the errors with which the coordinator rejects a commit of a member that it has removed."""
 
+COOPERATIVE = "cooperative-sticky"
+"""The only strategy of kafka-python with which a member keeps partitions while it joins again."""
+
 PartitionId = tuple[str, int]
 RecordPosition = tuple[str, int, int]
 """Topic, partition, offset."""
@@ -238,7 +241,7 @@ class KafkaPythonLibrary:
     STRATEGIES = {  # noqa: RUF012 (a table)
         "range": "kafka.coordinator.assignors.range.RangePartitionAssignor",
         "roundrobin": "kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",
-        "cooperative-sticky": "kafka.coordinator.assignors.cooperative_sticky.CooperativeStickyAssignor",
+        COOPERATIVE: "kafka.coordinator.assignors.cooperative_sticky.CooperativeStickyAssignor",
     }
     NUMBERS = ("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "metadata.max.age.ms")
 
@@ -247,7 +250,9 @@ class KafkaPythonLibrary:
 
         import kafka
 
-        module, _, name = self.STRATEGIES[settings["partition.assignment.strategy"]].rpartition(".")
+        strategy = settings["partition.assignment.strategy"]
+        self._is_eager = strategy != COOPERATIVE
+        module, _, name = self.STRATEGIES[strategy].rpartition(".")
         self._kafka = kafka
         self._consumer = kafka.KafkaConsumer(
             bootstrap_servers=settings["bootstrap.servers"].split(","),
@@ -263,7 +268,8 @@ class KafkaPythonLibrary:
         )
 
     def subscribe(self, topics: Sequence[str], diary: CoordinatorMemberEventLog) -> None:
-        coordinator = self._consumer._coordinator
+        coordinator, subscription = self._consumer._coordinator, self._consumer._subscription
+        is_eager = self._is_eager
 
         async def commit(offsets: dict[PartitionId, int]) -> None:
             # A listener runs on the library's own thread, where its blocking commit refuses to be called (3.0).
@@ -281,6 +287,11 @@ class KafkaPythonLibrary:
                     if offsets:
                         await commit(offsets)
                 diary.release([(each.topic, each.partition) for each in revoked])
+                if is_eager:
+                    # They stay assigned until the next assignment, and a partition of both keeps its position.  But if
+                    # the group rebalances again before this member has the assignment between the two, another member
+                    # reads that partition meanwhile (3.0.12; Java forgets the assignment here).
+                    subscription.assign_from_subscribed([])
 
             async def on_partitions_lost(self, lost: Any) -> None:
                 diary.lost([(each.topic, each.partition) for each in lost])
