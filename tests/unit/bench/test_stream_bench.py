@@ -444,6 +444,14 @@ def test_costs_are_medians_and_ratios_have_their_spread(written: Callable[[Resul
     assert f"÷ Scala consumer 1.1.1 | {expected:.2f} ({expected:.2f} to {expected:.2f}) |" in text
 
 
+def test_poll_is_compared_with_java_and_with_what_it_needs_at_least(written: Callable[[Results], Path]) -> None:
+    text = written(made_up(cells=("poll",))).read_text("utf-8")
+    for names in (("ours-poll", "java"), ("ours-poll", "no-consumer"), ("no-consumer", "java")):
+        expected = cost_of(names[0]) / cost_of(names[1])
+        titles = " ÷ ".join(stream_peers.PEER_TABLE[name].title for name in names)
+        assert f"| 100 B, v2, poll | {titles} | {expected:.2f} (" in text
+
+
 def test_the_page_of_a_look_says_so_and_has_no_second_column(written: Callable[[Results], Path]) -> None:
     results = made_up(cells=("lz4",))
     results.is_quick = True

@@ -23,7 +23,7 @@ from zkconsumer.types import TopicPartition
 
 
 class PreparedSessions:
-    """``version``: of the last ``begin``.  A caller that does not know the version yet has prepared nothing."""
+    """``version``: the one at which ``nodes`` were prepared, None at first."""
 
     def __init__(self) -> None:
         self.version: tuple[int, int] | None = None
