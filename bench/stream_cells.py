@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shapes import Shape
-from stream_results import AS_OURS, BEST
+from stream_results import AS_OURS, BEST, BEST_BUT_500
 
 from zkconsumer.wire import compression
 
@@ -23,7 +23,10 @@ SLOW = ("ours-python", "before-python", "kafka-python", "kafka-python-crc32c")
 """Slow peers: they read a topic with a tenth of the messages."""
 USUAL = _both(*FAST)
 PRIMARY = _both(*FAST, "before", *SLOW)
-POLLS = _both("ours-poll", "java", "confluent-crc", "no-consumer")
+POLLS = (
+    *_both("ours-poll", "java", "confluent-crc", "no-consumer"),
+    *((peer, BEST_BUT_500) for peer in ("ours-poll", "java", "no-consumer")),
+)
 """KafkaConsumer, the clients that it is compared with, and the least that any of them needs in Python."""
 WITH_FAST_CODECS = _both(*FAST, "ours-fast")
 PLOTTED = tuple((peer, BEST) for peer in FAST)

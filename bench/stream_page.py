@@ -13,7 +13,7 @@ from gates import Gate
 from plots import Line, Plot, svg
 from shapes import Shape
 from stream_peers import TRIED
-from stream_results import AS_OURS, BEST, FIELDS, CellResult, Results, ratio
+from stream_results import AS_OURS, BEST, BEST_BUT_500, FIELDS, CellResult, Results, ratio
 
 from zkconsumer.wire import compression
 
@@ -73,6 +73,7 @@ def page(results: Results) -> str:
         _head(results),
         _costs("## Best settings of each: µs of CPU a message", results, reads, BEST),
         _costs("## Settings of ours for all: µs of CPU a message", results, reads, AS_OURS),
+        _costs("## Best settings of each, but lists of 500 records: µs of CPU a message", results, reads, BEST_BUT_500),
         _ratios(results, reads),
         _tails(results, tails),
         _plots(results),

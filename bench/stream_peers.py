@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stream_process import Command
-from stream_results import AS_OURS, BEST
+from stream_results import AS_OURS, BEST, BEST_BUT_500
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import cache, ensure_artifact_set
@@ -271,12 +271,24 @@ JAVA_AS_OURS = {
     "receive.buffer.bytes": "65536",
     "auto.commit.interval.ms": "60000",
 }
+JAVA_BEST = {
+    "max.partition.fetch.bytes": str(4 << 20),
+    "receive.buffer.bytes": MB,
+    "max.poll.records": "5000",
+    "auto.commit.interval.ms": "60000",
+}
 POLL_BEST = {
     "max.partition.fetch.bytes": str(8 << 20),
     "receive.buffer.bytes": str(4 << 20),
     "max.poll.records": "5000",
     "auto.commit.interval.ms": "60000",
 }
+
+
+def _poll_columns(best: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
+    return {BEST: best, AS_OURS: JAVA_AS_OURS, BEST_BUT_500: {**best, "max.poll.records": "500"}}
+
+
 CONFLUENT_AS_OURS = {
     "fetch.message.max.bytes": MB,
     "fetch.wait.max.ms": "100",
@@ -345,7 +357,7 @@ PEER_TABLE: Mapping[str, Peer] = {
     "ours-poll": Peer(
         "zkconsumer KafkaConsumer",
         "`poll()` in a group of the coordinator with automatic commits; key, value and offset of each record",
-        {BEST: POLL_BEST, AS_OURS: JAVA_AS_OURS},
+        _poll_columns(POLL_BEST),
         _reach_poll,
         _ours("poll", _here, blocked=FAST_CODECS),
         checkout=_here,
@@ -354,7 +366,7 @@ PEER_TABLE: Mapping[str, Peer] = {
         "no consumer",
         "the least that a consumer in Python needs: a blocking socket, the decoder of zkconsumer and the loop of "
         "`poll()`; no group, commits, fetch sessions or time-outs",
-        {BEST: POLL_BEST, AS_OURS: JAVA_AS_OURS},
+        _poll_columns(POLL_BEST),
         _reach_poll,
         _no_consumer,
     ),
@@ -386,15 +398,7 @@ PEER_TABLE: Mapping[str, Peer] = {
     "java": Peer(
         f"Java KafkaConsumer {JAVA}",
         "decodes on the program's thread, a list of records at a time; offsets in Kafka",
-        {
-            BEST: {
-                "max.partition.fetch.bytes": str(4 << 20),
-                "receive.buffer.bytes": MB,
-                "max.poll.records": "5000",
-                "auto.commit.interval.ms": "60000",
-            },
-            AS_OURS: JAVA_AS_OURS,
-        },
+        _poll_columns(JAVA_BEST),
         _reach_java,
         _java(JAVA, "JavaPeer"),
         is_jvm=True,

@@ -17,6 +17,9 @@ SCHEMA = 2
 BEST, AS_OURS = "best", "ours"
 """The two columns of settings: the best ones of a peer, and those of zkconsumer."""
 
+BEST_BUT_500 = "best but 500"
+"""A third one, for ``poll``: the best settings, but ``max.poll.records`` is 500, its default."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -191,7 +194,7 @@ FIELDS = (
     Field("peers{}.title", "text", "its name on the page"),
     Field("peers{}.difference", "text", "its differences to the others"),
     Field("peers{}.versions", "object", "the versions that the peer reports; names to texts or booleans"),
-    Field("peers{}.settings", "object", "`best` and `ours`: the settings of each column, names to texts"),
+    Field("peers{}.settings", "object", "`best`, `ours`, `best but 500`: the settings of each column, names to texts"),
     Field("cells[].name", "text", "its name for `--cells`"),
     Field("cells[].title", "text", "its name on the page"),
     Field("cells[].shape", "text", "sizes, record format, codec, batches, headers"),
@@ -205,7 +208,7 @@ FIELDS = (
     Field("cells[].on_disk", "object", "record format, codec and mean batch in the first megabyte of a segment"),
     Field("cells[].commit", "text", "the commit that was measured: as `commit`, or a later one (`--page`)"),
     Field("cells[].runs[].peer", "text", "a key of `peers`"),
-    Field("cells[].runs[].settings", "text", "`best` or `ours`"),
+    Field("cells[].runs[].settings", "text", "`best`, `ours` or `best but 500`"),
     Field("cells[].runs[].round", "integer", "from 1"),
     Field("cells[].runs[].messages", "integer", "the number of messages for `cpu_s`"),
     Field("cells[].runs[].cpu_s", "number", "user and system time of the peer's process, without `start_s`, seconds"),

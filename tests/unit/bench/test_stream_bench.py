@@ -190,6 +190,7 @@ def gate_of(made: list[Gate], *words: str) -> Gate:
         (("100 B, v2, TLS: ", "Java", "best"), 1 / 1.5, None),
         (("100 B, v2, poll `poll()`", "Java", "best"), 1 / 2, None),
         (("100 B, v2, poll `poll()`", "Java", "ours"), 1 / 1.3, None),
+        (("100 B, v2, poll `poll()`", "Java", "lists of 500"), 1 / 1.3, None),
         (("100 B, v2, poll `poll()`", "confluent with CRC", "best"), 1 / 2, None),
         (("100 B, v2, poll `poll()`", "confluent with CRC", "ours"), 1 / 1.3, None),
         (("100 B, v1 without extensions", "the commit before", "best"), 1.0, None),
@@ -250,7 +251,8 @@ def test_every_gate_has_both_sides_in_its_cell() -> None:
     for rule in stream_gates.RULES:
         for peer in (rule.peer, rule.other):
             if peer not in CELLS[rule.cell].cannot:
-                assert {(peer, BEST), (peer, AS_OURS)} <= set(CELLS[rule.cell].columns)
+                columns = (BEST, AS_OURS) if rule.column is None else (rule.column,)
+                assert {(peer, column) for column in columns} <= set(CELLS[rule.cell].columns)
 
 
 def test_every_peer_of_a_cell_has_those_settings() -> None:
