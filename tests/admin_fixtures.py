@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.cli.main import main
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
@@ -19,9 +20,14 @@ from zkconsumer.zk.store import submit_and_wait
 RunTool = Callable[..., Result]
 
 
-def doors(world: FakeEnvironment) -> AdminDependencies:
+def doors(world: FakeEnvironment, clock: Clock = SYSTEM_CLOCK) -> AdminDependencies:
     """How a tool reaches this world."""
-    return AdminDependencies(store=world.store, connect=world.cluster.connect)
+    return AdminDependencies(store=world.store, connect=world.cluster.connect, clock=clock)
+
+
+def run_at(world: FakeEnvironment, clock: Clock, *words: str) -> Result:
+    """``zkconsumer <words>`` against this world, at the time of this clock."""
+    return CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=doors(world, clock))
 
 
 def put(world: FakeEnvironment, stored: Mapping[int, int | bytes], group: str = "g1", topic: str = "clicks") -> None:
@@ -60,6 +66,6 @@ def tool(world: FakeEnvironment) -> RunTool:
     """Runs ``zkconsumer <words>`` against the world of the test."""
 
     def run(*words: str) -> Result:
-        return CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=doors(world))
+        return run_at(world, SYSTEM_CLOCK, *words)
 
     return run

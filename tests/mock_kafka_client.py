@@ -89,9 +89,11 @@ class MockKafkaClient(NumberedRequests):
         """Answer the next request, to this node if one is given; ``check`` is called with its body."""
         self.prepared.append(PreparedResponse(body, node_id, was_disconnected, check))
 
-    def respond(self, body: Any) -> None:
-        """Answer the oldest request in flight at the next poll."""
-        self._answer(self.requests.popleft(), body)
+    def respond(self, body: Any, *, node_id: int | None = None) -> None:
+        """Answer the oldest request in flight, to this node if one is given, at the next poll."""
+        sent = next(each for each in self.requests if node_id in (None, each.request.destination))
+        self.requests.remove(sent)
+        self._answer(sent, body)
 
     def answer(self, sent: SentRequest) -> None:
         """Let ``respond_to`` answer a request in flight, perhaps once more."""

@@ -18,18 +18,24 @@ from typing import Any
 
 import protocol
 
+from zkconsumer.kafka.fetch.fetch_config import FetchConfig
+from zkconsumer.kafka.fetch.fetch_session import NO_SESSION
 from zkconsumer.kafka.fetch.fetched_records import TableRecords
 from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, RowBuffers, TableChunk, outline_of
 from zkconsumer.kafka.net.compiled_sockets import SOCKETS
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.fetch_codec import FAST_FETCH, FetchedPartition, FetchRequestBody, partition_encoder
+from zkconsumer.wire.fetch_codec import FAST_FETCH, UNKNOWN_VALUE, FetchedPartition, FetchRequestBody, partition_encoder
 from zkconsumer.wire.request_frames import SIZE_BYTES, decode_response, encode_request
 from zkconsumer.wire.schemas import METADATA
+from zkconsumer.wire.schemas.fetch import SESSIONLESS_EPOCH
 from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
 
 FETCH_VERSION, METADATA_VERSION = 12, 8
-NO_SESSION_ID, NO_SESSION_EPOCH = 0, -1
-MAX_WAIT_MS, RESPONSE_BYTES_MAX = 500, 50 << 20
+KEYS = {
+    "fetch.max.wait.ms": "max_wait_ms",
+    "max.partition.fetch.bytes": "fetch_size",
+    "max.poll.records": "max_poll_records",
+}
 RECEIVE_MS = 10_000
 BUFFERS = 2
 """One response is read while the next one arrives."""
@@ -76,8 +82,8 @@ class NoConsumer:
     def __init__(self, settings: dict[str, str]) -> None:
         self._bootstrap = settings["bootstrap.servers"]
         self._receive_buffer_bytes = int(settings["receive.buffer.bytes"])
-        self._partition_bytes = int(settings["max.partition.fetch.bytes"])
-        self._list_records = int(settings.get("max.poll.records", "500"))
+        numbers = {name: int(settings[key]) for key, name in KEYS.items() if key in settings}
+        self._config = FetchConfig(**numbers)  # type: ignore[arg-type]
 
     def read(self, read: protocol.Read) -> None:
         connection = Connection(self._bootstrap, self._receive_buffer_bytes)
@@ -91,7 +97,7 @@ class NoConsumer:
         raise NotImplementedError("it reads topics to their ends")
 
     def _read(self, read: protocol.Read, connection: Connection) -> None:
-        buffers = RowBuffers(self._list_records)
+        buffers = RowBuffers(self._config.max_poll_records)
         next_offsets = deque((number, 0) for number in range(self._partitions(read.topic, connection)))
         if read.messages:
             self._send_fetch(read.topic, connection, *next_offsets.popleft())
@@ -112,32 +118,22 @@ class NoConsumer:
         return len(found.partitions)
 
     def _send_fetch(self, topic: str, connection: Connection, partition: int, offset: int) -> None:
-        row = partition_encoder(FETCH_VERSION)(partition, offset, self._partition_bytes, -1)
-        body = FetchRequestBody(MAX_WAIT_MS, 1, RESPONSE_BYTES_MAX, NO_SESSION_ID, NO_SESSION_EPOCH, {topic: [row]}, {})
+        row = partition_encoder(FETCH_VERSION)(partition, offset, self._config.fetch_size, UNKNOWN_VALUE)
+        limits = self._config.max_wait_ms, self._config.min_bytes, self._config.max_bytes
+        body = FetchRequestBody(*limits, NO_SESSION, SESSIONLESS_EPOCH, {topic: [row]}, {})
         connection.send(FAST_FETCH, FETCH_VERSION, body)
 
     def _loop(self, read: protocol.Read, row: FetchedPartition, buffers: RowBuffers) -> None:
         """The records of a response, a list at a time.  They are all needed: each fetch begins at a batch."""
         assert row.records is not None, "the topic has records"
         _, epochs = outline_of(row.records, 0)
-        reader = RecordSetReader(row.records, 0, buffers, True, [], self._list_records)
+        reader = RecordSetReader(row.records, 0, buffers, True, [], self._config.max_poll_records)
         partition = TopicPartition(row.topic, row.partition)
         while (table := reader.next_chunk()) is not None:
             assert isinstance(table, TableChunk), "it is decoded by the compiled decoder"
-            for begin in range(0, table.count, self._list_records):
-                size = min(self._list_records, table.count - begin)
-                records = TableRecords(partition, epochs, table.data, table.rows, begin, size)
-                if read.is_checked:
-                    for record in records:
-                        record.key  # noqa: B018
-                        read.offsets += record.offset
-                        read.bytes += len(record.value or b"")
-                else:
-                    for record in records:
-                        record.key  # noqa: B018
-                        record.value  # noqa: B018
-                        record.offset  # noqa: B018
-                read.count += size
+            for begin in range(0, table.count, self._config.max_poll_records):
+                size = min(self._config.max_poll_records, table.count - begin)
+                read.loop(TableRecords(partition, epochs, table.data, table.rows, begin, size))
 
 
 if __name__ == "__main__":

@@ -110,18 +110,7 @@ class Poll:
         deadline = time.monotonic() + read.timeout_s
         with self._consumer(read.topic, read.group, "earliest") as consumer:
             while read.count < read.messages:
-                records = consumer.poll(self.POLL_MS)
-                if read.is_checked:
-                    for record in records:
-                        record.key  # noqa: B018
-                        read.offsets += record.offset
-                        read.bytes += len(record.value)
-                else:
-                    for record in records:
-                        record.key  # noqa: B018
-                        record.value  # noqa: B018
-                        record.offset  # noqa: B018
-                read.count += len(records)
+                read.loop(consumer.poll(self.POLL_MS))
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{read.count} of {read.messages} in {read.timeout_s} s")
         gc.collect()

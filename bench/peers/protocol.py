@@ -30,6 +30,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Collection
 from typing import Any, Protocol
 
 STAMPED_BYTES = 101
@@ -77,6 +78,20 @@ class Read:
         self.is_checked = check == 1
         self.count = self.offsets = self.bytes = 0
         self.window = Window()
+
+    def loop(self, records: Collection[Any]) -> None:
+        """What a program of ``poll()`` does with a list of records; sums are computed only with CHECK."""
+        if self.is_checked:
+            for record in records:
+                record.key  # noqa: B018
+                self.offsets += record.offset
+                self.bytes += len(record.value)
+        else:
+            for record in records:
+                record.key  # noqa: B018
+                record.value  # noqa: B018
+                record.offset  # noqa: B018
+        self.count += len(records)
 
     def answer(self) -> dict[str, Any]:
         sums = (self.offsets, self.bytes) if self.is_checked else (None, None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from bridge.testing.fake_faults import GroupError
-from tests.admin_fixtures import RunTool, doors
+from tests.admin_fixtures import RunTool, doors, run_at
 from tests.in_memory_fixtures import MakeConnector, take
 from tests.unit.admin.test_admin_groups import SCALA, scala_member
 from zkconsumer.admin import coordinator_lookups
@@ -203,8 +202,7 @@ def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeEnvironment) -
     world.cluster.append("clicks", 0, [b"x"] * 5, timestamp_ms=clock.wall_ms() - 2_500)
     scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1"))
     offset(world, "clicks/0", 3)
-    words = ["groups", "describe", "g1", "--zookeeper", ADDRESS]
-    result = CliRunner().invoke(main, words, obj=replace(doors(world), clock=clock))
+    result = run_at(world, clock, "groups", "describe", "g1")
     assert result.exit_code == 0
     assert result.stderr == ""
     assert cells(result.stdout.splitlines()[0]) == HEADER.split() == [*COLUMNS, "LAG-SECONDS"]

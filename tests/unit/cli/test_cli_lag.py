@@ -6,23 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
-from tests.admin_fixtures import RunTool, put
+from bridge.testing.fake_environment import FakeEnvironment
+from tests.admin_fixtures import RunTool, put, run_at
 from tests.in_memory_fixtures import MakeWorld
 from tests.transactional_records import Transactions
-from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.cli import lag as lag_command
-from zkconsumer.cli.main import main
 from zkconsumer.testing.manual_clock import ManualClock
 
 COLUMNS = "TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG LAG-SECONDS TREND CAUGHT-UP-IN CONSUMER-ID"
-
-
-def run(world: FakeEnvironment, clock: ManualClock, *words: str) -> Result:
-    dependencies = AdminDependencies(world.store, world.cluster.connect, clock)
-    return CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=dependencies)
 
 
 def old_records(world: FakeEnvironment, clock: ManualClock, partition: int, *ages_ms: int) -> None:
@@ -36,7 +28,7 @@ def test_the_first_unread_record_gives_the_seconds_and_one_read_gives_no_trend(w
     old_records(world, clock, 0, 500_000, 100_000, 30_000)
     old_records(world, clock, 1, 500_000)
     put(world, {0: 1, 1: 1})
-    lines = run(world, clock, "lag", "g1").stdout.splitlines()
+    lines = run_at(world, clock, "lag", "g1").stdout.splitlines()
     assert [line.split() for line in lines[:-2]] == [
         COLUMNS.split(),
         ["clicks", "0", "1", "3", "2", "100", "?", "?", "-"],
@@ -47,7 +39,7 @@ def test_the_first_unread_record_gives_the_seconds_and_one_read_gives_no_trend(w
         "LARGEST LAG-SECONDS at least 100 (CreateTime)  (1 of 3 partitions not known)",
         "TOTAL 2  (1 of 3 partitions without an offset)",
     ]
-    described = run(world, clock, "groups", "describe", "g1").stdout.splitlines()
+    described = run_at(world, clock, "groups", "describe", "g1").stdout.splitlines()
     assert [line.split()[-1] for line in described] == ["LAG-SECONDS", "100", "0", "-"]
 
 
@@ -79,7 +71,7 @@ def test_a_broker_that_is_gone_makes_only_its_partitions_unknown(make_world: Mak
         old_records(world, clock, partition, 50_000)
     put(world, {0: 0, 1: 0})
     world.cluster.stop_broker(world.cluster.addresses[0].broker_id)
-    done = run(world, clock, "lag", "g1")
+    done = run_at(world, clock, "lag", "g1")
     assert [line.split()[4:6] for line in done.stdout.splitlines()[1:3]] == [["?", "?"], ["1", "50"]]
     assert done.exit_code == 1
 
@@ -119,7 +111,7 @@ def test_an_observed_group_has_a_trend_and_a_time_at_which_it_has_caught_up(
 
     monkeypatch.setattr(lag_command, "StopSignal", CommittingPause)
     monkeypatch.setattr(lag_command, "SYSTEM_CLOCK", clock)
-    found = json.loads(run(world, clock, "lag", "g1", "--observe", "20", "--interval", "2", "-o", "json").stdout)
+    found = json.loads(run_at(world, clock, "lag", "g1", "--observe", "20", "--interval", "2", "-o", "json").stdout)
     [row] = found["partitions"]
     assert (row["current_offset"], row["lag_seconds"], row["trend"]) == (200, 80, "catching-up")
     assert row["caught_up_in_seconds"] == found["caught_up_in_seconds"] == 80

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
-from tests.admin_fixtures import doors, fill_clicks
-from zkconsumer.cli import common, main, terminal
+from bridge.testing.fake_environment import FakeEnvironment
+from tests.admin_fixtures import fill_clicks, run_at
+from zkconsumer.cli import common, terminal
 from zkconsumer.cli.console import print_error
 from zkconsumer.observe.lag_trend import LagTrend
 from zkconsumer.testing.manual_clock import ManualClock
@@ -31,7 +30,7 @@ def world(world: FakeEnvironment) -> FakeEnvironment:
 
 def run(world: FakeEnvironment, *words: str) -> Result:
     """The command at a fixed time, so that two tables have the same LAG-SECONDS."""
-    return CliRunner().invoke(main, [*words, "--zookeeper", ADDRESS], obj=replace(doors(world), clock=ManualClock()))
+    return run_at(world, ManualClock(), *words)
 
 
 def test_a_table_in_a_pipe_is_complete(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,6 @@ from zkconsumer.kafka.fetch.fetch_requests import FetchRow, prepare_fetch_reques
 from zkconsumer.kafka.fetch.topic_partition_state import TopicPartitionState
 from zkconsumer.kafka.metadata.node import Node
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.schemas.fetch import FetchResponse
 
 PARTITIONS = (TP0, TP1, TP2, TP3)
 LEASE_MS = 5_000
@@ -68,8 +67,7 @@ class SessionBrokers:
         found = [each for each in self.made.kafka.requests if each.request.destination == number]
         if not found:
             return
-        [sent] = found
-        request = sent.body
+        request = found[0].body
         partitions = self.sessions.get(number, {}) if request.session_epoch else {}
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
@@ -93,13 +91,7 @@ class SessionBrokers:
         ]
         error = FETCH_SESSION_ID_NOT_FOUND if has_error and request.session_epoch else NONE
         body = fetch_response(*([] if error is not NONE else rows), session_id=7 + number, error=error)
-        self._answer(sent, body)
-
-    def _answer(self, sent: Any, body: FetchResponse) -> None:
-        kafka = self.made.kafka
-        kafka.requests.remove(sent)
-        kafka.requests.appendleft(sent)
-        kafka.respond(body)
+        self.made.kafka.respond(body, node_id=number)
         self.made.poll()
 
 
