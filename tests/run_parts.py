@@ -119,13 +119,12 @@ WEB = Part("the page in a browser", ((*PYTEST, "-m", "real and not nightly", "te
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3.5)
 INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 6)
 MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 9)
-PIPELINE_TESTS = ("tests/spark/pipeline", "tests/spark/examples")
-SPARK = Part(
-    "Spark",
-    ((*PYTEST, "-m", "real and not nightly", "tests/spark", *(f"--ignore={each}" for each in PIPELINE_TESTS)),),
-    18,
-)
-PIPELINES = Part("pipelines", ((*PYTEST, "-m", "real and not nightly", *PIPELINE_TESTS),), 20)
+PIPELINE_TESTS, EXAMPLE_TESTS = "tests/spark/pipeline", "tests/spark/examples"
+IN_PARTS_OF_PIPELINES = (f"--ignore={PIPELINE_TESTS}", f"--ignore={EXAMPLE_TESTS}")
+SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark", *IN_PARTS_OF_PIPELINES),), 18)
+PIPELINES = Part("pipelines", ((*PYTEST, "-m", "real and not nightly", PIPELINE_TESTS),), 18)
+EXAMPLES = Part("examples of pipelines", ((*PYTEST, "-m", "real and not nightly", EXAMPLE_TESTS),), 3)
+"""They start Spark in programs of their own, so they need not run in the process that has the session of the others."""
 INSTALLED = Part("the installed wheel", ((sys.executable, "tests/run_installed.py", "build"),), 1.5)
 SITE = Part("documentation site", ((sys.executable, "tests/build_site.py"),), 1.5)
 EACH_PYTHON = Part("the wheel, each Python", ((sys.executable, "tests/run_installed.py", "pythons"),), 12)
@@ -165,9 +164,9 @@ SUITES = {
         (
             (PIPELINES,),
             (SPARK,),
-            (MIGRATION, INTEROP, WHOLE),
-            (REAL, CONFORMANCE),
-            (DELTA, WEB, MIXED_WITHOUT),
+            (MIGRATION, INTEROP, EXAMPLES),
+            (REAL, CONFORMANCE, MIXED_WITHOUT),
+            (DELTA, WHOLE, WEB),
         ),
     ),
     "delta": (((DELTA,),),),

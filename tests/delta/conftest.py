@@ -11,14 +11,11 @@ import pytest
 
 from bridge.spark.pipeline.sinks.delta_session import SPARK_RELEASE, delta_settings
 from tests.requirement_fixtures import report_lack
-from tests.spark_session_fixtures import quick_settings, spark_environment, started_session
+from tests.spark_session_fixtures import TEST_TIMEOUT_S, quick_settings, spark_environment, started_session
 from zkconsumer.testing.sandbox import ensure_delta_jars, missing_delta_requirement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-TEST_TIMEOUT_S = 400
-"""The first test starts Spark."""
 
 FEW_TASKS = {
     "spark.databricks.delta.snapshotPartitions": "2",
