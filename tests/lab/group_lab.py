@@ -427,7 +427,8 @@ class GroupLab:
         verdict = self.verdict = check_history(read_history(history))
         if not verdict.ok:
             self._keep_logs()
-            raise AssertionError(history_files.failure_text(verdict, history))
+            text = history_files.failure_text(verdict, history)
+            raise AssertionError(f"{text}\nthe lines of the observer were at most {delay_ms} ms late")
         return verdict
 
     def report(self) -> str:
