@@ -238,6 +238,35 @@ def test_an_original_member_may_deliver_one_stale_chunk_after_a_rebalance() -> N
     assert "reordered" in story.hand("s", 3).codes()
 
 
+@pytest.mark.parametrize("delay_ms", [250, 3_000])
+@pytest.mark.parametrize("paused_ms", [100, 300, 2_900])
+def test_what_a_woken_original_member_delivers_may_end_before_the_offset_of_its_next_ownership(
+    delay_ms: int, paused_ms: int
+) -> None:
+    """With a long delay of the observer, the records before the owner line can belong to either ownership."""
+
+    def story(read_by_a: int) -> Story:
+        made = Story().owner("s").wait().hand("s", 0, 1).commit(2).add(Paused, "s").wait(10_000)
+        made.owner(None).owner("a").add(Expired, "s").hand("a", 2, 3, 4).wait(3_500)
+        made.add(Continued, "s").hand("s", 2, 3, 4).wait(paused_ms).hand("a", *range(5, read_by_a)).commit(7)
+        return made.owner(None).owner("s").wait(20).hand("s", 7, 8)
+
+    assert story(7).codes(observer_delay_ms=delay_ms) == set()
+    assert "lost" in story(6).codes(observer_delay_ms=delay_ms)
+    assert "skipped" in story(7).hand("s", 10).codes(observer_delay_ms=delay_ms)
+
+
+def test_an_original_member_may_deliver_a_stale_chunk_that_ends_before_what_another_member_has_read() -> None:
+    def story() -> Story:
+        made = Story().owner("s").wait().hand("s", 0, 1).commit(2).over_to("a").hand("a", 2, 3, 4).commit(5)
+        return made.owner(None).owner("s").wait().hand("s", 2, 3)
+
+    assert story().hand("s", 5, 6).codes() == set()
+    assert story().hand("s", 6, 7).codes() == {"skipped"}, "no member has delivered 5"
+    assert story().hand("s", 5, 7).codes() == {"skipped"}
+    assert story().hand("s", 5, 6).hand("a", 7).hand("s", 8).codes() >= {"skipped"}, "only once"
+
+
 def test_a_reset_allows_the_jump_and_the_gap() -> None:
     story = Story().owner("a").wait().hand("a", 0, 1, 2).commit(3)
     story.add(OffsetJumpAllowed, "clicks", 0, 10, "auto.offset.reset").hand("a", 10, 11).commit(12)

@@ -161,11 +161,14 @@ class OwnershipCheck:
                 pass
             elif first > tenure.high:
                 if partition.log.has_any(tenure.high + 1, first):
-                    self._jump(delivery, tenure, "skipped", tenure.high + 1)
+                    low = tenure.high + 1
+                    if self._is_after_stale_chunk(member, partition, tenure, first):
+                        tenure.begin_again(first, t, position)
+                        low = first  # Nothing was skipped, but a late line may show that the next ownership began here.
+                    self._jump(delivery, tenure, "skipped", low)
             else:
-                if self._is_stale_chunk(member, partition, tenure, first):
-                    tenure.stale_starts += 1
-                    tenure.begin(first, t, position)
+                if self._is_after_stale_chunk(member, partition, tenure, first):
+                    tenure.begin_again(first, t, position)
                     # A late line may show that the next ownership began here.
                     self._jump(delivery, tenure, REDELIVERED, first)
                 elif first <= tenure.last:
@@ -184,14 +187,18 @@ class OwnershipCheck:
         tenure.high = max(tenure.high, last)
         return tenure
 
-    def _is_stale_chunk(
+    def _is_after_stale_chunk(
         self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, first: int
     ) -> bool:
-        # A Scala member that keeps a partition over a rebalance may deliver one more chunk that it fetched before, and
-        # then starts again from the committed offset; once an ownership, and only where it has acquired it.
+        # A Scala member that has a partition again after a rebalance may deliver one more chunk that it fetched before,
+        # and then starts from the committed offset; once an ownership, and only where it has acquired it.  That offset
+        # is a higher one if another member has delivered the records in between.
         if member.kind != "scala" or not (tenure.had_before and tenure.is_claimed) or tenure.stale_starts:
             return False
-        return first >= self.lowest_start_offset(member, partition, tenure)
+        if first <= tenure.high:
+            return first >= self.lowest_start_offset(member, partition, tenure)
+        skipped = partition.log.existing(tenure.high + 1, first)
+        return all(partition.delivered.get(offset) for low, high in skipped for offset in range(low, high))
 
     def lowest_start_offset(self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod) -> int:
         """The lowest committed offset from which this ownership can have started, as far as is known now."""

@@ -165,6 +165,11 @@ class OwnershipPeriod:
         self.first = offset
         self.floor = None
 
+    def begin_again(self, offset: int, t: int, position: int) -> None:
+        """Record the first record after a stale chunk."""
+        self.stale_starts += 1
+        self.begin(offset, t, position)
+
     def period_at(self, position: int) -> OwnershipPeriod:
         """The ownership to which the record at this position belongs."""
         tenure = self
