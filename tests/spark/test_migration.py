@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.real
 
 PARTITIONS = 3
 PER_SECOND = 150

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 RUN_TIMEOUT_S = 240
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.real
 
 COMMAND = (sys.executable, "-c", "from zkconsumer.cli import main; main()", "pipeline")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.checker_state import CheckerState
 from zkconsumer.testing.checker.log_contents import subtract_ranges
@@ -86,12 +84,12 @@ class LossCheck:
         stored = partition.commits.last
         high = partition.log.end if partition.must_be_read else (stored if stored is not None else partition.base)
         excused = sorted((a, b) for a, b, _ in partition.skippable)
-        lost = list(subtract_ranges(_undelivered(partition, partition.base, high), excused))
+        lost = list(subtract_ranges(partition.undelivered(partition.base, high), excused))
         if lost:
             self._report(partition, lost, stored)
 
     def _allow_unread(self, partition: TrackedPartition, low: int, high: int, reason: str) -> None:
-        spans = tuple((a, b - 1) for a, b in _undelivered(partition, low, high))
+        spans = tuple((a, b - 1) for a, b in partition.undelivered(low, high))
         if spans:
             text = f"never delivered: {reason}"
             label = reason.partition(" ")[0]
@@ -117,8 +115,3 @@ class LossCheck:
         self._bench.findings.add(
             (), "lost", text, t=self._t_end, lines=tuple(lines), partition=partition.name, members=around, spans=spans
         )
-
-
-def _undelivered(partition: TrackedPartition, low: int, high: int) -> Iterator[tuple[int, int]]:
-    for first, last in partition.log.existing(low, high):
-        yield from partition.delivered.undelivered(first, last)

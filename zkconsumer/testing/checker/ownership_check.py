@@ -25,7 +25,9 @@ PENDING_JUMPS_MAX = 64
 EARLIER_OWNERSHIPS_MAX = 8
 
 REDELIVERED = "repeated"
-"""The same offset again: it may be the start of an ownership; if not, the record counts as a duplicate."""
+"""No finding of its own: the same offset again, or the first one after a stale chunk.  It may be the start of an
+ownership; if not, a record that was delivered before counts as a duplicate.
+"""
 
 
 class OwnershipCheck:
@@ -159,21 +161,18 @@ class OwnershipCheck:
         if tenure.has_begun:
             if first == tenure.high + 1:
                 pass
+            elif self._is_after_stale_chunk(member, partition, tenure, first):
+                tenure.stale_starts += 1
+                tenure.begin(first, t, position)
+                # A late line may show that the next ownership began here.
+                self._jump(delivery, tenure, REDELIVERED, first)
             elif first > tenure.high:
                 if partition.log.has_any(tenure.high + 1, first):
-                    low = tenure.high + 1
-                    if self._is_after_stale_chunk(member, partition, tenure, first):
-                        tenure.begin_again(first, t, position)
-                        low = first  # Nothing was skipped, but a late line may show that the next ownership began here.
-                    self._jump(delivery, tenure, "skipped", low)
-            else:
-                if self._is_after_stale_chunk(member, partition, tenure, first):
-                    tenure.begin_again(first, t, position)
-                    # A late line may show that the next ownership began here.
-                    self._jump(delivery, tenure, REDELIVERED, first)
-                elif first <= tenure.last:
-                    code = "reordered" if first < tenure.last else REDELIVERED
-                    self._jump(delivery, tenure, code, first)
+                    self._jump(delivery, tenure, "skipped", tenure.high + 1)
+            elif first <= tenure.last:
+                code = "reordered" if first < tenure.last else REDELIVERED
+                self._jump(delivery, tenure, code, first)
+            if first <= tenure.high:
                 self._fill_skips(tenure, first, last)
         else:
             tenure.begin(first, t, position)
@@ -197,8 +196,8 @@ class OwnershipCheck:
             return False
         if first <= tenure.high:
             return first >= self.lowest_start_offset(member, partition, tenure)
-        skipped = partition.log.existing(tenure.high + 1, first)
-        return all(partition.delivered.get(offset) for low, high in skipped for offset in range(low, high))
+        skipped = tenure.high + 1, first
+        return partition.log.has_any(*skipped) and next(partition.undelivered(*skipped), None) is None
 
     def lowest_start_offset(self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod) -> int:
         """The lowest committed offset from which this ownership can have started, as far as is known now."""

@@ -14,6 +14,7 @@ A *zombie* is a Scala member that was paused or lost its session, and may contin
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -165,11 +166,6 @@ class OwnershipPeriod:
         self.first = offset
         self.floor = None
 
-    def begin_again(self, offset: int, t: int, position: int) -> None:
-        """Record the first record after a stale chunk."""
-        self.stale_starts += 1
-        self.begin(offset, t, position)
-
     def period_at(self, position: int) -> OwnershipPeriod:
         """The ownership to which the record at this position belongs."""
         tenure = self
@@ -250,6 +246,11 @@ class TrackedPartition:
     def last_member(self) -> TrackedMember | None:
         """The member that received the latest record."""
         return self.delivery_spans[-1][0] if self.delivery_spans else None
+
+    def undelivered(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """The existing ranges of ``[low, high)`` that no member received."""
+        for first, last in self.log.existing(low, high):
+            yield from self.delivered.undelivered(first, last)
 
     def stored(self) -> int | None:
         """The committed offset as last observed."""
