@@ -2,9 +2,10 @@
 
     python tests/run_parts.py all|unit|delta|installed|site|nightly [pytest arguments]
 
-A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
-parts one after the other.  Each part without servers is one pytest with folders of its own: each worker of pytest-xdist
-would collect all tests.  A lane waits about half of its time, so a stage has twice as many lanes as cores, or one more.
+A suite consists of stages, one after the other.  A stage has lanes: each takes the next part of the stage when it is
+free, so the longest parts come first, and no lane ends much later than the others, however fast the machine is.  Each
+part without servers is one pytest with folders of its own: each worker of pytest-xdist would collect all tests.  A part
+with servers waits about half of its time, so a stage has twice as many lanes as cores, or one more.
 Where a stage has one lane, the output is shown as it comes; else that of a part is shown when the part is over.  A part
 that fails does not stop the others; the exit code is that of the first that failed.  In CI (``CI=true``) nothing is
 skipped for want of Java, Maven, a broker or a browser: see ``tests/requirement_fixtures.py``.
@@ -86,8 +87,8 @@ HOSTILE = without_servers(
 )
 MIGRATION_A_M = without_servers("migration a to m", "tests/migration", "--ignore-glob=tests/migration/test_[n-z]*")
 MIGRATION_N_Z = without_servers("migration n to z", "tests/migration", "--ignore-glob=tests/migration/test_[a-m]*")
-UNIT_PARTS = (UNIT_OF_KAFKA, UNIT_OTHERS, HOSTILE, MIGRATION_A_M, MIGRATION_N_Z)
-"""Every test that starts no server."""
+UNIT_PARTS = (HOSTILE, UNIT_OTHERS, UNIT_OF_KAFKA, MIGRATION_A_M, MIGRATION_N_Z)
+"""Every test that starts no server; the longest first."""
 READ_RECORDS = [
     *(f"tests/hostile/test_{name}_hostile.py" for name in ("records", "spark_decoder")),
     *(f"tests/property/test_{name}_property.py" for name in ("fetch_codec", "poison", "record_tables", "records")),
@@ -153,35 +154,39 @@ NIGHTLY_OTHERS = Part(
     45,
 )
 
+
+@dataclass(frozen=True)
+class Stage:
+    """``parts``: the longest first.  ``lanes``: how many run at the same time."""
+
+    parts: tuple[Part, ...]
+    lanes: int = 1
+
+
 SUITES = {
     "all": (
-        (
-            (HOSTILE, LINT),
-            (UNIT_OTHERS, MIGRATION_A_M),
-            (UNIT_OF_KAFKA, MIGRATION_N_Z),
-            (TYPES, WITHOUT, SITE, INSTALLED),
-        ),
-        (
-            (PIPELINES,),
-            (SPARK,),
-            (MIGRATION, INTEROP, EXAMPLES),
-            (REAL, CONFORMANCE, MIXED_WITHOUT),
-            (DELTA, WHOLE, WEB),
+        Stage(
+            (
+                *(SPARK, REAL, PIPELINES, MIGRATION, DELTA),
+                *(HOSTILE, INTEROP, UNIT_OTHERS, WHOLE, WITHOUT, UNIT_OF_KAFKA, MIGRATION_A_M, MIGRATION_N_Z, EXAMPLES),
+                *(WEB, CONFORMANCE, SITE, MIXED_WITHOUT, INSTALLED, TYPES, LINT),
+            ),
+            lanes=5,
         ),
     ),
-    "delta": (((DELTA,),),),
-    "installed": (((INSTALLED,),),),
-    "site": (((SITE,),),),
-    "unit": (((LINT, TYPES, SITE, WITHOUT), *((part,) for part in UNIT_PARTS)),),
+    "delta": (Stage((DELTA,)),),
+    "installed": (Stage((INSTALLED,)),),
+    "site": (Stage((SITE,)),),
+    "unit": (Stage((*UNIT_PARTS, WITHOUT, SITE, TYPES, LINT), lanes=5),),
     "nightly": (
-        ((COLLECT_ALL,),),
-        ((NIGHTLY_UNIT,),),
-        ((NIGHTLY_MIGRATION,), (NIGHTLY_OTHERS, NIGHTLY_SPARK, NIGHTLY_WITHOUT)),
-        ((EACH_PYTHON,),),
-        ((NEWEST,),),
+        Stage((COLLECT_ALL,)),
+        Stage((NIGHTLY_UNIT,)),
+        Stage((NIGHTLY_SPARK, NIGHTLY_MIGRATION, NIGHTLY_OTHERS, NIGHTLY_WITHOUT), lanes=2),
+        Stage((EACH_PYTHON,)),
+        Stage((NEWEST,)),
     ),
 }
-"""Name -> stages -> lanes -> parts."""
+"""Name -> stages."""
 
 
 LIMIT_MINUTES = {"all": 45.0}
@@ -224,14 +229,10 @@ def run(part: Part, extra: list[str], is_alone: bool) -> Result:
     return Result(part, code, time.monotonic() - start, cpu_seconds)
 
 
-def run_stage(lanes: tuple[tuple[Part, ...], ...], extra: list[str]) -> list[Result]:
-    """Lanes at the same time."""
-
-    def run_lane(parts: tuple[Part, ...]) -> list[Result]:
-        return [run(part, extra, is_alone=len(lanes) == 1) for part in parts]
-
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        return [result for results in pool.map(run_lane, lanes) for result in results]
+def run_stage(stage: Stage, extra: list[str]) -> list[Result]:
+    """Each lane takes the next part when it is free."""
+    with ThreadPoolExecutor(stage.lanes) as pool:
+        return list(pool.map(lambda part: run(part, extra, is_alone=stage.lanes == 1), stage.parts))
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,15 @@ from click.testing import CliRunner
 from bridge.spark.pipeline.spark_home import installed_spark_home
 from tests.spark_session_fixtures import local_spark_environment, require_spark
 from zkconsumer.cli.main import main
+from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import Sandbox, cache, wait_until
 from zkconsumer.testing.sandbox.waiting import free_port
 
 pytestmark = pytest.mark.real
 
-WAIT_MS, POLL_MS = 90_000, 200
-END_S = 60
+WAIT_MS, POLL_MS = 240_000, 200
+"""A first batch needs more than 90 s on a slow machine beside four other lanes."""
+END_S = 120
 
 
 class Runs:
@@ -90,13 +92,23 @@ class Runs:
         return CliRunner().invoke(main, ["health", "--pipeline", str(self.file), "-q"]).exit_code
 
     def wait_for(self, phase: str, batch: int | None = None) -> dict[str, Any]:
-        def is_there() -> bool:
+        """The status in this phase, after this batch; an error with the log if the newest run ends before that."""
+
+        def found_or_ended() -> dict[str, Any] | None:
+            has_ended = self.processes[-1].poll() is not None
             found = self.status()
             last = found["last_batch"]
-            return found["phase"] == phase and (batch is None or (last is not None and last["batch"] >= batch))
+            if found["phase"] == phase and (batch is None or (last is not None and last["batch"] >= batch)):
+                return found
+            assert not has_ended, f"the run ended in phase {found['phase']}, {last}: {self.log()}"
+            return None
 
-        wait_until(is_there, f"the phase is {phase}: {self.log()}", WAIT_MS, POLL_MS)
-        return self.status()
+        try:
+            found = wait_until(found_or_ended, f"the phase is {phase}", WAIT_MS, POLL_MS)
+        except SandboxError as error:
+            raise SandboxError(f"{error}; the log: {self.log()}") from error
+        assert found is not None
+        return found
 
     def log(self) -> str:
         """What all runs have printed."""
