@@ -119,6 +119,26 @@ def test_positions_pauses_and_times(broker: str, modern_clusters: ModernClusters
     assert {one.partition: one.offset for one in reversed(found)} == {0: 7, 1: 9}
 
 
+@pytest.mark.parametrize("broker", ["1.1.1", "3.9.1"])
+def test_each_partition_has_its_turn_if_a_response_has_no_room_for_all(
+    broker: str, modern_clusters: ModernClusters, names: tuple[str, str]
+) -> None:
+    """The brokers keep the order of a fetch session, and the rows of the first fetches have no records."""
+    cluster = modern_clusters.get(broker)
+    group, topic = names
+    cluster.create_topic(topic, 4)
+    for partition in range(4):
+        cluster.producer.produce(topic, partition, RECORDS, size=4_000)
+    settings = {
+        "bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "max.partition.fetch.bytes": "80000", "fetch.max.bytes": "100000", "max.poll.records": "10",
+    }  # fmt: skip
+    with KafkaConsumer[bytes, bytes](settings) as consumer:
+        consumer.subscribe([topic])
+        found = Counter(one.partition for one in read(consumer, 2 * RECORDS))
+    assert min(found[partition] for partition in range(4)) >= RECORDS // 4, found
+
+
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[Sandbox, SandboxSecurity]]:
     require_releases("3.9.1")

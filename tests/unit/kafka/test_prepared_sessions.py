@@ -37,7 +37,11 @@ NODES = 2
 
 
 class SessionBrokers:
-    """Two brokers that keep fetch sessions; the leader of a partition is the node with its parity, or the other one."""
+    """Two brokers that keep fetch sessions; the leader of a partition is the node with its parity, or the other one.
+
+    As Kafka (``FetchSession.scala`` of 3.0): a partition that is new in the session has a row also without records; one
+    with records is the last of its session then.
+    """
 
     def __init__(self, made: PollFetcher) -> None:
         self.made = made
@@ -59,16 +63,21 @@ class SessionBrokers:
         number: int,
         with_records: Iterable[TopicPartition] = (),
         *,
+        room: int = 0,
         has_error: bool = False,
         replica: int = -1,
         row_error: ErrorCode = NONE,
     ) -> None:
-        """Answer the fetch that is in flight to a node, if there is one; two records of each of these partitions."""
+        """Answer the fetch that is in flight to a node, if there is one.
+
+        With two records of each of these partitions, or of the first ``room`` ones.
+        """
         found = [each for each in self.made.kafka.requests if each.request.destination == number]
         if not found:
             return
         request = found[0].body
         partitions = self.sessions.get(number, {}) if request.session_epoch else {}
+        known = set(partitions)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 del partitions[TopicPartition(topic.topic, index)]
@@ -76,7 +85,8 @@ class SessionBrokers:
             for row in topic.partitions:
                 partitions[TopicPartition(topic.topic, row.partition)] = row.fetch_offset
         self.sessions[number] = partitions
-        chosen = partitions if not request.session_epoch else [tp for tp in with_records if tp in partitions]
+        with_records = with_records or list(partitions)[:room]
+        chosen = [tp for tp in partitions if not request.session_epoch or tp in with_records or tp not in known]
         rows = [
             (
                 tp,
@@ -89,6 +99,9 @@ class SessionBrokers:
             )
             for tp in chosen
         ]
+        for tp in with_records:  # in the next response the others come first
+            if tp in partitions:
+                partitions[tp] = partitions.pop(tp)
         error = FETCH_SESSION_ID_NOT_FOUND if has_error and request.session_epoch else NONE
         body = fetch_response(*([] if error is not NONE else rows), session_id=7 + number, error=error)
         self.made.kafka.respond(body, node_id=number)
@@ -243,6 +256,25 @@ def test_only_partitions_of_the_last_responses_are_looked_at(monkeypatch: pytest
     brokers.respond(1)
     assert made.fetcher.send_fetches() == 1, "the broker had nothing, and is asked for the same"
     assert looks == []
+
+
+def test_each_partition_has_its_turn_if_a_response_has_no_room_for_all() -> None:
+    """With ``fetch.max.bytes`` for two of four partitions, all of which have records."""
+    made, brokers = consumer(max_poll_records=2)
+    brokers.leaders = dict.fromkeys(PARTITIONS, 0)
+    brokers.update_metadata()
+    brokers.respond(1)
+    brokers.respond(0, has_error=True)  # so the next request is full, and its response has a row for each partition
+    read = dict.fromkeys(PARTITIONS, 0)
+    for _ in range(60):
+        made.fetcher.send_fetches()
+        made.poll()
+        records = made.fetcher.fetched_records()
+        if not records:
+            brokers.respond(0, room=2)
+        for tp, found in records.items():
+            read[tp] += len(offsets_of(found))
+    assert 2 * min(read.values()) >= max(read.values()), read
 
 
 def test_a_failed_login_is_raised_also_if_no_partition_has_changed() -> None:

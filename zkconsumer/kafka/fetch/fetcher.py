@@ -301,8 +301,12 @@ class Fetcher:
 
     def _on_drained(self, tp: TopicPartition, has_read: bool) -> None:
         if has_read:
-            # So the other partitions come first in the next response.
-            self._subscriptions.move_partition_to_end(tp)
+            self._move_to_end(tp)
+
+    def _move_to_end(self, tp: TopicPartition) -> None:
+        """Let the other partitions come first in the next response, which may not have room for all."""
+        self._subscriptions.move_partition_to_end(tp)
+        self._prepared.move_to_end(tp)
 
     # --- records ----------------------------------------------------------------------------------------------------
 
@@ -442,7 +446,7 @@ class Fetcher:
                 fetch.is_initialized = True
         finally:
             if error != NONE:
-                self._subscriptions.move_partition_to_end(tp)
+                self._move_to_end(tp)
 
     def _is_at_position(self, fetch: CompletedFetch) -> bool:
         position = self._subscriptions.position(fetch.partition)

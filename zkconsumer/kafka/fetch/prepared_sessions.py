@@ -30,7 +30,8 @@ class PreparedSessions:
         self.nodes: dict[int, Node] = {}
         """The prepared nodes by id."""
         self.changed: dict[TopicPartition, None] = {}
-        """The partitions whose rows may be out of date, in the order of their responses."""
+        """The partitions whose rows may be out of date, in the order in which they are requested: those whose records
+        were read last are at the end, as in ``SubscriptionState``."""
 
     def begin(self, version: tuple[int, int]) -> None:
         """Forget what was prepared if the version is another one."""
@@ -47,3 +48,9 @@ class PreparedSessions:
     def add_changed(self, partitions: Iterable[TopicPartition]) -> None:
         """Look at these before the next fetch of their nodes."""
         self.changed.update(dict.fromkeys(partitions))
+
+    def move_to_end(self, tp: TopicPartition) -> None:
+        """Request this one after the other changed ones."""
+        if tp in self.changed:
+            del self.changed[tp]
+            self.changed[tp] = None
