@@ -72,21 +72,22 @@ COLLECT_ALL = Part("collect", ((*COLLECT, "tests"),), 1.5)
 """Before the workers of the nightly tests start, which would each do the work of the first collection: see its text."""
 
 
-def without_servers(name: str, *words: str) -> Part:
-    """Folders of tests that take two to four minutes of CPU."""
-    return Part(name, ((*PYTEST, *NO_JAVA, *words),), 9)
+def without_servers(name: str, budget_minutes: float, *words: str) -> Part:
+    """Folders of tests that take one to two minutes of CPU."""
+    return Part(name, ((*PYTEST, *NO_JAVA, *words),), budget_minutes)
 
 
 SPARK_AND_KAFKA = [f"tests/unit/{name}" for name in ("kafka", "project", "spark", "wire")]
-UNIT_OF_KAFKA = without_servers("unit: Spark, Kafka, project", *SPARK_AND_KAFKA)
-UNIT_OTHERS = without_servers("unit: all others", "tests/unit", *(f"--ignore={name}" for name in SPARK_AND_KAFKA))
+UNIT_OF_KAFKA = without_servers("unit: Spark, Kafka, project", 4, *SPARK_AND_KAFKA)
+UNIT_OTHERS = without_servers("unit: all others", 5, "tests/unit", *(f"--ignore={name}" for name in SPARK_AND_KAFKA))
 HOSTILE = without_servers(
     "hostile, property, broker",
+    6.5,
     *(f"tests/{name}" for name in ("broker", "commands", "conformance", "coordinator", "hostile", "interop")),
     *(f"tests/{name}" for name in ("mutations", "property", "sanitizers", "transcripts")),
 )
-MIGRATION_A_M = without_servers("migration a to m", "tests/migration", "--ignore-glob=tests/migration/test_[n-z]*")
-MIGRATION_N_Z = without_servers("migration n to z", "tests/migration", "--ignore-glob=tests/migration/test_[a-m]*")
+MIGRATION_A_M = without_servers("migration a to m", 3, "tests/migration", "--ignore-glob=tests/migration/test_[n-z]*")
+MIGRATION_N_Z = without_servers("migration n to z", 3, "tests/migration", "--ignore-glob=tests/migration/test_[a-m]*")
 UNIT_PARTS = (HOSTILE, UNIT_OTHERS, UNIT_OF_KAFKA, MIGRATION_A_M, MIGRATION_N_Z)
 """Every test that starts no server; the longest first."""
 READ_RECORDS = [
@@ -107,29 +108,29 @@ READ_RECORDS = [
     "--ignore-glob=tests/unit/spark/test_spark_query*",
 ]
 """The tests of what a compiled module does where there is one: records are decoded and handed out."""
-WITHOUT = Part("unit without extensions", ((*PYTEST, *NO_JAVA, *READ_RECORDS),), 9, with_extensions=False)
+WITHOUT = Part("unit without extensions", ((*PYTEST, *NO_JAVA, *READ_RECORDS),), 4.5, with_extensions=False)
 MIXED_WITHOUT = Part(
     "mixed, without extensions",
     ((*PYTEST, "-m", "real and not nightly", "tests/real/test_mixed_groups.py", "-k", "3.9.1-0.10.2.2"),),
     1,
     with_extensions=False,
 )
-CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2.5)
-REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 11)
-WEB = Part("the page in a browser", ((*PYTEST, "-m", "real and not nightly", "tests/web"),), 2.5)
-WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3.5)
-INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 6)
-MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 9)
+CONFORMANCE = Part("conformance, real servers", ((*PYTEST, "-m", "real and not nightly", "tests/conformance"),), 2)
+REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real"),), 10)
+WEB = Part("the page in a browser", ((*PYTEST, "-m", "real and not nightly", "tests/web"),), 2)
+WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 2.5)
+INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 4.5)
+MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 7)
 PIPELINE_TESTS, EXAMPLE_TESTS = "tests/spark/pipeline", "tests/spark/examples"
 IN_PARTS_OF_PIPELINES = (f"--ignore={PIPELINE_TESTS}", f"--ignore={EXAMPLE_TESTS}")
-SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark", *IN_PARTS_OF_PIPELINES),), 18)
-PIPELINES = Part("pipelines", ((*PYTEST, "-m", "real and not nightly", PIPELINE_TESTS),), 18)
+SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark", *IN_PARTS_OF_PIPELINES),), 12)
+PIPELINES = Part("pipelines", ((*PYTEST, "-m", "real and not nightly", PIPELINE_TESTS),), 10)
 EXAMPLES = Part("examples of pipelines", ((*PYTEST, "-m", "real and not nightly", EXAMPLE_TESTS),), 3)
 """They start Spark in programs of their own, so they need not run in the process that has the session of the others."""
-INSTALLED = Part("the installed wheel", ((sys.executable, "tests/run_installed.py", "build"),), 1.5)
+INSTALLED = Part("the installed wheel", ((sys.executable, "tests/run_installed.py", "build"),), 1)
 SITE = Part("documentation site", ((sys.executable, "tests/build_site.py"),), 1.5)
 EACH_PYTHON = Part("the wheel, each Python", ((sys.executable, "tests/run_installed.py", "pythons"),), 12)
-DELTA = Part("Delta, pyspark 4.2", ((sys.executable, "tests/run_delta.py"),), 5)
+DELTA = Part("Delta, pyspark 4.2", ((sys.executable, "tests/run_delta.py"),), 6.5)
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
 NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
 NIGHTLY_MIGRATION = Part("nightly migration", ((*PYTEST, "-m", "nightly and real", "tests/migration"),), 60)
