@@ -139,6 +139,25 @@ def test_each_partition_has_its_turn_if_a_response_has_no_room_for_all(
     assert min(found[partition] for partition in range(4)) >= RECORDS // 4, found
 
 
+@pytest.mark.parametrize("broker", ["1.1.1", "3.9.1"])
+def test_a_partition_at_its_end_does_not_delay_the_others(
+    broker: str, modern_clusters: ModernClusters, names: tuple[str, str]
+) -> None:
+    """A broker answers a fetch of this partition alone after ``fetch.max.wait.ms``, and there are a hundred fetches."""
+    cluster = modern_clusters.get(broker)
+    group, topic = names
+    cluster.create_topic(topic, 4)
+    for partition in range(1, 4):
+        cluster.producer.produce(topic, partition, RECORDS, size=4_000)
+    settings = {
+        "bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "max.partition.fetch.bytes": "80000", "max.poll.records": "10", "fetch.max.wait.ms": "20000",
+    }  # fmt: skip
+    with KafkaConsumer[bytes, bytes](settings) as consumer:
+        consumer.subscribe([topic])
+        assert len(read(consumer, 3 * RECORDS)) == 3 * RECORDS
+
+
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[Sandbox, SandboxSecurity]]:
     require_releases("3.9.1")

@@ -67,6 +67,7 @@ class SessionBrokers:
         has_error: bool = False,
         replica: int = -1,
         row_error: ErrorCode = NONE,
+        high_watermark: int = 100,
     ) -> None:
         """Answer the fetch that is in flight to a node, if there is one.
 
@@ -95,6 +96,7 @@ class SessionBrokers:
                     record_set(partitions[tp], 2) if tp in with_records and row_error is NONE else b"",
                     row_error,
                     preferred_read_replica=replica,
+                    high_watermark=high_watermark,
                 ),
             )
             for tp in chosen
@@ -123,11 +125,22 @@ def rows_of_all(made: PollFetcher) -> dict[Node, dict[TopicPartition, FetchRow]]
     )
 
 
+def would_only_wait(made: PollFetcher, node: Node, rows: dict[TopicPartition, FetchRow]) -> bool:
+    """Whether all that is asked for is at its end, and records of other partitions of the node are buffered."""
+    states = {tp: made.subscriptions.assigned_state(tp) for tp in made.subscriptions.assigned_partitions()}
+    for tp, row in rows.items():
+        end = states[tp].high_watermark
+        if end is None or row.fetch_offset < end:
+            return False
+    buffered = [states[tp] for tp in made.fetcher._buffered_partitions() if tp in states]
+    return any(each.is_fetchable and each.position.current_leader.leader == node for each in buffered)
+
+
 def check_next_fetches(made: PollFetcher) -> None:
     """Send the fetches: they are those of a look at each partition."""
     fetcher = made.fetcher
     fetcher._offsets.validate_positions_on_metadata_change()
-    expected = rows_of_all(made)
+    expected = {node: rows for node, rows in rows_of_all(made).items() if not would_only_wait(made, node, rows)}
     before = set(fetcher._nodes_with_pending_fetch_requests)
     count = fetcher.send_fetches()
     assert fetcher._leaders is not None
@@ -142,7 +155,7 @@ def check_next_fetches(made: PollFetcher) -> None:
     made.poll()
 
 
-def consumer(**options: Any) -> tuple[PollFetcher, SessionBrokers]:
+def consumer(*, high_watermark: int = 100, **options: Any) -> tuple[PollFetcher, SessionBrokers]:
     """A fetcher whose partitions have positions, with an open session at both nodes."""
     made = PollFetcher(**options)
     made.subscriptions.assign_from_user(PARTITIONS)
@@ -151,7 +164,7 @@ def consumer(**options: Any) -> tuple[PollFetcher, SessionBrokers]:
         made.seek(tp, 0)
     check_next_fetches(made)
     for number in range(NODES):
-        brokers.respond(number)
+        brokers.respond(number, high_watermark=high_watermark)
     assert made.fetcher.fetched_records() == {}
     check_next_fetches(made)
     return made, brokers
@@ -187,7 +200,8 @@ def live(seed: int) -> None:
         node, tp = random.randrange(NODES), random.choice(subscriptions.assigned_partitions_list())
         match action:
             case "respond":
-                brokers.respond(node, random.sample(PARTITIONS, random.randrange(3)))
+                chosen = random.sample(PARTITIONS, random.randrange(3))
+                brokers.respond(node, chosen, high_watermark=random.choice([0, 2, 4, 100]))
             case "records":
                 for read, found in made.fetcher.fetched_records().items():
                     assert offsets_of(found)[-1] + 1 == made.position(read)
@@ -275,6 +289,32 @@ def test_each_partition_has_its_turn_if_a_response_has_no_room_for_all() -> None
         for tp, found in records.items():
             read[tp] += len(offsets_of(found))
     assert 2 * min(read.values()) >= max(read.values()), read
+
+
+def test_a_node_is_not_asked_for_partitions_at_their_ends_while_others_of_it_are_buffered() -> None:
+    """The broker would answer after ``fetch.max.wait.ms``, and until then nothing more is read of the others."""
+    made, brokers = consumer(max_poll_records=1, high_watermark=0)
+    send = made.fetcher.send_fetches
+    brokers.respond(0, [TP0])
+    assert set(made.fetcher.fetched_records()) == {TP0}
+    assert (send(), send()) == (0, 0), "TP2 is at its end, a record of TP0 is left, and node 1 has a fetch in flight"
+    brokers.respond(1)
+    assert send() == 1, "the other node has nothing buffered"
+    assert set(made.fetcher.fetched_records()) == {TP0}
+    assert made.fetcher.fetched_records() == {}, "it is drained"
+    assert send() == 1
+    made.poll()
+    brokers.respond(0, [TP0])
+    assert send() == 0
+    made.subscriptions.pause(TP0)
+    assert send() == 1, "paused records stay in the buffer"
+
+
+def test_a_node_is_asked_for_partitions_that_have_more_while_others_of_it_are_buffered() -> None:
+    made, brokers = consumer(max_poll_records=1, high_watermark=1)
+    brokers.respond(0, [TP0])
+    assert set(made.fetcher.fetched_records()) == {TP0}
+    assert made.fetcher.send_fetches() == 1
 
 
 def test_a_failed_login_is_raised_also_if_no_partition_has_changed() -> None:

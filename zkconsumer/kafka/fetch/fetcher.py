@@ -33,6 +33,8 @@ Differences from Java:
 - Fetch 13 with topic ids is used where all ids are known (3.1); what a session was opened with decides.
 - A row about a partition that was not requested is logged and ignored; Java raises in the network thread.
 - A fetch with an error code is dropped after its exception even if it has records, which no broker sends.
+- A node is not asked for partitions that are at their ends alone, while records of its other partitions are buffered.
+  Java asks; the broker answers after ``fetch.max.wait.ms``, and until then nothing is read of the other partitions.
 """
 
 from __future__ import annotations
@@ -174,6 +176,10 @@ class Fetcher:
         if self._leaders is not None and self._leaders <= self._nodes_with_pending_fetch_requests:
             return 0
         self._prepared.begin((self._metadata.update_version, self._subscriptions.change_id))
+        if self._leaders is not None and self._leaders <= (
+            self._nodes_with_pending_fetch_requests | self._prepared.nodes_to_drain
+        ):
+            return 0
         return self._send_changes() if self._are_leaders_prepared() else self._send_all()
 
     def _are_leaders_prepared(self) -> bool:
@@ -185,23 +191,27 @@ class Fetcher:
 
     def _send_all(self) -> int:
         """Send the fetches with the rows of all partitions; returns how many."""
+        count = 0
         buffered = self._buffered_partitions()
         available = self._subscriptions.assigned_partitions() - buffered
         requests = self._prepare(self._subscriptions.fetchable_partitions(available.__contains__))
         for node, rows in requests.items():
+            self._prepared.behind.pop(node.id, None)
             handler = self._session_handlers.get(node.id)
             if handler is None:
                 handler = self._session_handlers[node.id] = FetchSessionHandler()
             for tp in [tp for tp in handler.partitions if tp not in rows]:
                 handler.remove_partition(tp)
-            self._set_rows(handler, rows)
+            self._set_rows(node, rows)
             if not handler.is_open:
                 for tp in rows:
                     handler.move_to_end(tp)  # a full request has the order of the assignment
-            self._send_fetch(node, handler)
-        if not self._subscriptions.has_preferred_read_replicas():  # a lease may end at any time
+            count += self._send_fetch(node, buffered)
+        if self._subscriptions.has_preferred_read_replicas():  # a lease may end at any time
+            self._prepared.nodes_to_drain.clear()
+        else:
             self._prepared.add(requests, buffered)
-        return len(requests)
+        return count
 
     def _send_changes(self) -> int:
         """Send the fetches of prepared nodes with the rows of the partitions that have changed; returns how many."""
@@ -215,16 +225,16 @@ class Fetcher:
             handler = self._session_handlers[node.id]
             for tp in buffered:
                 handler.remove_partition(tp)
+            prepared.behind[node.id] -= buffered
             rows = changes.get(node)
             if rows is not None:
-                self._set_rows(handler, rows)
+                self._set_rows(node, rows)
             elif not handler.partitions:
                 continue
             elif self._client.is_unavailable(node):
                 self._client.maybe_throw_auth_failure(node)
                 continue
-            self._send_fetch(node, handler)
-            count += 1
+            count += self._send_fetch(node, buffered)
         return count
 
     def _prepare(self, partitions: Iterable[TopicPartition]) -> dict[Node, dict[TopicPartition, FetchRow]]:
@@ -238,11 +248,18 @@ class Fetcher:
             now_ms=self._clock.now_ms(),
         )
 
-    def _set_rows(self, handler: FetchSessionHandler[FetchRow], rows: Mapping[TopicPartition, FetchRow]) -> None:
+    def _set_rows(self, node: Node, rows: Mapping[TopicPartition, FetchRow]) -> None:
+        handler, behind = self._session_handlers[node.id], self._prepared.behind[node.id]
         topic_ids = {topic: self._metadata.topic_id(topic) or NO_UUID for topic in {tp.topic for tp in rows}}
         for tp, row in rows.items():
             handler.set_partition(tp, row, topic_ids[tp.topic])
             self._prepared.changed.pop(tp, None)
+            state = self._subscriptions.assigned_state(tp)
+            end = None if state is None else state.end_offset(self._config.isolation_level)
+            if end is None or row.fetch_offset < end:
+                behind.add(tp)
+            else:
+                behind.discard(tp)
 
     def _leader_ids(self) -> set[int] | None:
         """The nodes that lead the assigned partitions; None: a leader is not known."""
@@ -256,11 +273,28 @@ class Fetcher:
             buffered.add(self._next_in_line.partition)
         return buffered
 
-    def _send_fetch(self, node: Node, handler: FetchSessionHandler[FetchRow]) -> None:
+    def _send_fetch(self, node: Node, buffered: Iterable[TopicPartition]) -> bool:
+        """Send the fetch of the session with a node, unless it would only wait there for new records, while others of
+        the node are buffered: after these, the node has more of them."""
+        if not self._prepared.behind[node.id] and self._has_records_of(node, buffered):
+            self._prepared.nodes_to_drain.add(node.id)
+            return False
+        handler = self._session_handlers[node.id]
         request = handler.next_request(with_topic_ids=True)
         future = self._client.send(node, fetch_request(self._config, request))
         self._nodes_with_pending_fetch_requests.add(node.id)
         self._responses.when_done(future, partial(self._on_fetch_response, node), partial(self._on_fetch_failure, node))
+        return True
+
+    def _has_records_of(self, node: Node, buffered: Iterable[TopicPartition]) -> bool:
+        """Whether buffered records of partitions that the node leads can be returned."""
+        for tp in buffered:
+            state = self._subscriptions.assigned_state(tp)
+            if state is not None and state.is_fetchable and state.position is not None:
+                leader = state.position.current_leader.leader
+                if leader is not None and leader.id == node.id:
+                    return True
+        return False
 
     def handle_responses(self) -> None:
         """Take what has arrived: completed fetches, positions, and errors for later calls."""
@@ -300,6 +334,7 @@ class Fetcher:
         self._log_event("INFO", "fetch-request-failed", node=node, reason=repr(error))
 
     def _on_drained(self, tp: TopicPartition, has_read: bool) -> None:
+        self._prepared.nodes_to_drain.clear()
         if has_read:
             self._move_to_end(tp)
 
