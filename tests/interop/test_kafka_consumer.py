@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -119,22 +120,29 @@ def test_positions_pauses_and_times(broker: str, modern_clusters: ModernClusters
     assert {one.partition: one.offset for one in reversed(found)} == {0: 7, 1: 9}
 
 
+@contextmanager
+def four_partitions(
+    cluster: Sandbox, names: tuple[str, str], filled: range, settings: dict[str, str]
+) -> Iterator[KafkaConsumer[bytes, bytes]]:
+    """A consumer of four partitions with fetches of 20 records; ``filled``: those that have records."""
+    group, topic = names
+    cluster.create_topic(topic, 4)
+    for partition in filled:
+        cluster.producer.produce(topic, partition, RECORDS, size=4_000)
+    settings |= {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    settings |= {"max.partition.fetch.bytes": "80000", "max.poll.records": "10"}
+    with KafkaConsumer[bytes, bytes](settings) as consumer:
+        consumer.subscribe([topic])
+        yield consumer
+
+
 @pytest.mark.parametrize("broker", ["1.1.1", "3.9.1"])
 def test_each_partition_has_its_turn_if_a_response_has_no_room_for_all(
     broker: str, modern_clusters: ModernClusters, names: tuple[str, str]
 ) -> None:
     """The brokers keep the order of a fetch session, and the rows of the first fetches have no records."""
-    cluster = modern_clusters.get(broker)
-    group, topic = names
-    cluster.create_topic(topic, 4)
-    for partition in range(4):
-        cluster.producer.produce(topic, partition, RECORDS, size=4_000)
-    settings = {
-        "bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-        "max.partition.fetch.bytes": "80000", "fetch.max.bytes": "100000", "max.poll.records": "10",
-    }  # fmt: skip
-    with KafkaConsumer[bytes, bytes](settings) as consumer:
-        consumer.subscribe([topic])
+    small = {"fetch.max.bytes": "100000"}
+    with four_partitions(modern_clusters.get(broker), names, range(4), small) as consumer:
         found = Counter(one.partition for one in read(consumer, 2 * RECORDS))
     assert min(found[partition] for partition in range(4)) >= RECORDS // 4, found
 
@@ -144,17 +152,8 @@ def test_a_partition_at_its_end_does_not_delay_the_others(
     broker: str, modern_clusters: ModernClusters, names: tuple[str, str]
 ) -> None:
     """A broker answers a fetch of this partition alone after ``fetch.max.wait.ms``, and there are a hundred fetches."""
-    cluster = modern_clusters.get(broker)
-    group, topic = names
-    cluster.create_topic(topic, 4)
-    for partition in range(1, 4):
-        cluster.producer.produce(topic, partition, RECORDS, size=4_000)
-    settings = {
-        "bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-        "max.partition.fetch.bytes": "80000", "max.poll.records": "10", "fetch.max.wait.ms": "20000",
-    }  # fmt: skip
-    with KafkaConsumer[bytes, bytes](settings) as consumer:
-        consumer.subscribe([topic])
+    patient = {"fetch.max.wait.ms": "20000"}
+    with four_partitions(modern_clusters.get(broker), names, range(1, 4), patient) as consumer:
         assert len(read(consumer, 3 * RECORDS)) == 3 * RECORDS
 
 
