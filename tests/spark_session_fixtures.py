@@ -57,6 +57,13 @@ POLL_S = 0.05
 TRIGGER_MS = 400
 
 
+def limit_tests(items: list[pytest.Item], folder: Path) -> None:
+    """Give the tests of a folder ``TEST_TIMEOUT_S``, unless they name another limit."""
+    for item in items:
+        if folder in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+
+
 def missing_for_spark() -> str | None:
     """Why Spark cannot be started here, as a sentence, or None."""
     for module in ("pyspark", "pyarrow"):

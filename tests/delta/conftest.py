@@ -11,7 +11,7 @@ import pytest
 
 from bridge.spark.pipeline.sinks.delta_session import SPARK_RELEASE, delta_settings
 from tests.requirement_fixtures import report_lack
-from tests.spark_session_fixtures import TEST_TIMEOUT_S, quick_settings, spark_environment, started_session
+from tests.spark_session_fixtures import limit_tests, quick_settings, spark_environment, started_session
 from zkconsumer.testing.sandbox import ensure_delta_jars, missing_delta_requirement
 
 if TYPE_CHECKING:
@@ -23,14 +23,10 @@ FEW_TASKS = {
 }
 """The log is read by 50 tasks and VACUUM lists folders by 10,000 by default, for tables with millions of files."""
 
-HERE = Path(__file__).parent
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test of a session waits for Spark; the limit must hold for it, too."""
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+    limit_tests(items, Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")

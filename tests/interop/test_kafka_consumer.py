@@ -129,9 +129,9 @@ def four_partitions(
     cluster.create_topic(topic, 4)
     for partition in filled:
         cluster.producer.produce(topic, partition, RECORDS, size=4_000)
-    settings |= {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
-    settings |= {"max.partition.fetch.bytes": "80000", "max.poll.records": "10"}
-    with KafkaConsumer[bytes, bytes](settings) as consumer:
+    common = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    small = {"max.partition.fetch.bytes": "80000", "max.poll.records": "10"}
+    with KafkaConsumer[bytes, bytes]({**common, **small, **settings}) as consumer:
         consumer.subscribe([topic])
         yield consumer
 

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark_session_fixtures import TEST_TIMEOUT_S
-
-HERE = Path(__file__).parent
+from tests.spark_session_fixtures import limit_tests
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test of a session waits for Spark and for servers; the limit must hold for it, too."""
-    for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+    limit_tests(items, Path(__file__).parent)

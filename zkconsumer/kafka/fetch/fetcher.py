@@ -196,7 +196,7 @@ class Fetcher:
         available = self._subscriptions.assigned_partitions() - buffered
         requests = self._prepare(self._subscriptions.fetchable_partitions(available.__contains__))
         for node, rows in requests.items():
-            self._prepared.behind.pop(node.id, None)
+            self._prepared.lagging.pop(node.id, None)
             handler = self._session_handlers.get(node.id)
             if handler is None:
                 handler = self._session_handlers[node.id] = FetchSessionHandler()
@@ -225,7 +225,7 @@ class Fetcher:
             handler = self._session_handlers[node.id]
             for tp in buffered:
                 handler.remove_partition(tp)
-            prepared.behind[node.id] -= buffered
+            prepared.lagging[node.id] -= buffered
             rows = changes.get(node)
             if rows is not None:
                 self._set_rows(node, rows)
@@ -249,17 +249,18 @@ class Fetcher:
         )
 
     def _set_rows(self, node: Node, rows: Mapping[TopicPartition, FetchRow]) -> None:
-        handler, behind = self._session_handlers[node.id], self._prepared.behind[node.id]
+        handler, lagging = self._session_handlers[node.id], self._prepared.lagging[node.id]
         topic_ids = {topic: self._metadata.topic_id(topic) or NO_UUID for topic in {tp.topic for tp in rows}}
         for tp, row in rows.items():
             handler.set_partition(tp, row, topic_ids[tp.topic])
             self._prepared.changed.pop(tp, None)
             state = self._subscriptions.assigned_state(tp)
-            end = None if state is None else state.end_offset(self._config.isolation_level)
+            assert state is not None, "only an assigned partition is fetched"
+            end = state.end_offset(self._config.isolation_level)
             if end is None or row.fetch_offset < end:
-                behind.add(tp)
+                lagging.add(tp)
             else:
-                behind.discard(tp)
+                lagging.discard(tp)
 
     def _leader_ids(self) -> set[int] | None:
         """The nodes that lead the assigned partitions; None: a leader is not known."""
@@ -274,9 +275,11 @@ class Fetcher:
         return buffered
 
     def _send_fetch(self, node: Node, buffered: Iterable[TopicPartition]) -> bool:
-        """Send the fetch of the session with a node, unless it would only wait there for new records, while others of
-        the node are buffered: after these, the node has more of them."""
-        if not self._prepared.behind[node.id] and self._has_records_of(node, buffered):
+        """Send the fetch of the session with a node; returns whether it was sent.
+
+        It is not if it would only wait for new records, while records of other partitions of the node are buffered.
+        """
+        if not self._prepared.lagging[node.id] and self._has_records_of(node, buffered):
             self._prepared.nodes_to_drain.add(node.id)
             return False
         handler = self._session_handlers[node.id]
@@ -288,12 +291,13 @@ class Fetcher:
 
     def _has_records_of(self, node: Node, buffered: Iterable[TopicPartition]) -> bool:
         """Whether buffered records of partitions that the node leads can be returned."""
-        for tp in buffered:
-            state = self._subscriptions.assigned_state(tp)
-            if state is not None and state.is_fetchable and state.position is not None:
-                leader = state.position.current_leader.leader
-                if leader is not None and leader.id == node.id:
-                    return True
+        for state in map(self._subscriptions.assigned_state, buffered):
+            if state is None or not state.is_fetchable:
+                continue
+            assert state.position is not None, "a fetchable partition has one"
+            leader = state.position.current_leader.leader
+            if leader is not None and leader.id == node.id:
+                return True
         return False
 
     def handle_responses(self) -> None:

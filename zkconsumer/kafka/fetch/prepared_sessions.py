@@ -10,11 +10,11 @@ partitions that have few records, this costs more than the records.  But only tw
 - what ``version`` names: the metadata, the assignment, and each partition's state but its position;
 - a response with a row for the partition: its position moves, and it is not fetched while its records are buffered.
 
-``behind`` and ``nodes_to_drain`` are about fetches that would only wait for new records: ``Fetcher`` does not send one
+``lagging`` and ``nodes_to_drain`` are about fetches that would only wait for new records: ``Fetcher`` does not send one
 while other records of the node are buffered.
 
 Invariants: the session of each node in ``nodes`` has the present row of each partition that can be fetched from the
-node at ``version``, but for the partitions in ``changed``.  ``behind`` has each partition of a session whose row is
+node at ``version``, but for the partitions in ``changed``.  ``lagging`` has each partition of a session whose row is
 before the end offset of its last response, or that had no response.
 """
 
@@ -37,7 +37,7 @@ class PreparedSessions:
         self.changed: dict[TopicPartition, None] = {}
         """The partitions whose rows may be out of date, in the order in which they are requested: those whose records
         were read last are at the end, as in ``SubscriptionState``."""
-        self.behind: defaultdict[int, set[TopicPartition]] = defaultdict(set)
+        self.lagging: defaultdict[int, set[TopicPartition]] = defaultdict(set)
         """The id of a node -> the partitions in its session of which it has more records, as far as known."""
         self.nodes_to_drain: set[int] = set()
         """The nodes that are asked again after a buffered fetch is drained."""
@@ -48,7 +48,7 @@ class PreparedSessions:
             self.version = version
             self.nodes.clear()
             self.changed.clear()
-            self.behind.clear()
+            self.lagging.clear()
             self.nodes_to_drain.clear()
 
     def add(self, nodes: Iterable[Node], buffered: Iterable[TopicPartition]) -> None:
@@ -63,5 +63,4 @@ class PreparedSessions:
     def move_to_end(self, tp: TopicPartition) -> None:
         """Request this one after the other changed ones."""
         if tp in self.changed:
-            del self.changed[tp]
-            self.changed[tp] = None
+            self.changed[tp] = self.changed.pop(tp)
