@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -110,6 +111,7 @@ class PartitionEncoder(Protocol):
     ) -> bytes: ...
 
 
+@cache
 def partition_encoder(version: int) -> PartitionEncoder:
     """The encoder for requests of this version."""
     layout = "i"

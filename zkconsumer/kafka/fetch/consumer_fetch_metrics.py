@@ -119,7 +119,9 @@ class ConsumerFetchMetrics:
 
     def record_topic(self, topic: str, size_bytes: int, records: int) -> None:
         """The part of a fetch about one topic."""
-        amounts = self.topics.setdefault(topic, FetchedAmounts())
+        amounts = self.topics.get(topic)
+        if amounts is None:
+            amounts = self.topics[topic] = FetchedAmounts()
         amounts.fetch_size.record(size_bytes)
         amounts.records_per_request.record(records)
 
