@@ -10,7 +10,7 @@ from zkconsumer.kafka.fetch.record_set_reader import outline_in_python, outline_
 from zkconsumer.kafka.record_columns import TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import NO_END, Record
-from zkconsumer.wire.record_tables import NO_LIMIT, ROW, read_tables
+from zkconsumer.wire.record_tables import NO_LIMIT, ROW, TableReader
 from zkconsumer.wire.records import _scan_in_python, iter_records, scan_record_set
 
 DECLARED = InvalidMessageException, UnsupportedCodec
@@ -40,7 +40,8 @@ def seen(records: Iterator[Record]) -> Seen:
 def by_tables(record_set: bytes, *, rows: int = 8, max_bytes: int = NO_LIMIT, **limits: Any) -> Iterator[Record]:
     """Through the compiled decoder, ``rows`` of a table at a time."""
     assert compiled.RECORD_DECODER is not None, "only where the compiled decoder is in use"
-    tables = read_tables(compiled.RECORD_DECODER, record_set, bytearray(rows * ROW.size), max_bytes=max_bytes, **limits)
+    reader = TableReader(compiled.RECORD_DECODER, record_set, max_bytes=max_bytes, **limits)
+    tables = reader.tables(bytearray(rows * ROW.size))
     for data, filled, count in tables:
         yield from TableColumns(data, bytes(filled), count).records(0, count)
 

@@ -21,7 +21,7 @@ import protocol
 from zkconsumer.kafka.fetch.fetch_config import FetchConfig
 from zkconsumer.kafka.fetch.fetch_session import NO_SESSION
 from zkconsumer.kafka.fetch.fetched_records import TableRecords
-from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, RowBuffers, TableChunk, outline_of
+from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, RowBuffers, outline_of
 from zkconsumer.kafka.net.compiled_sockets import SOCKETS
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.fetch_codec import FAST_FETCH, UNKNOWN_VALUE, FetchedPartition, FetchRequestBody, partition_encoder
@@ -129,11 +129,11 @@ class NoConsumer:
         _, epochs = outline_of(row.records, 0)
         reader = RecordSetReader(row.records, 0, buffers, True, [], self._config.max_poll_records)
         partition = TopicPartition(row.topic, row.partition)
-        while (table := reader.next_chunk()) is not None:
-            assert isinstance(table, TableChunk), "it is decoded by the compiled decoder"
-            for begin in range(0, table.count, self._config.max_poll_records):
-                size = min(self._config.max_poll_records, table.count - begin)
-                read.loop(TableRecords(partition, epochs, table.data, table.rows, begin, size))
+        while reader.next_chunk():
+            assert reader.data is not None, "it is decoded by the compiled decoder"
+            for begin in range(0, reader.count, self._config.max_poll_records):
+                size = min(self._config.max_poll_records, reader.count - begin)
+                read.loop(TableRecords(partition, epochs, reader.data, reader.rows, begin, size))
 
 
 if __name__ == "__main__":

@@ -8,21 +8,18 @@ on: it reads on, or it closes.  ``interrupted_program.py`` does the same with re
 from __future__ import annotations
 
 import contextlib
-import dis
-import functools
-import itertools
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 
 from tests.in_memory_fixtures import run_in_thread
+from tests.interruptions import CALLS_MAX, Interrupted, Trace, every_opcode
 from zkconsumer import javaapi
 from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import ConsumerTimeoutException, InvalidMessageException
@@ -42,106 +39,8 @@ from zkconsumer.wire.records import scan_record_set
 BASES = {0: 1_000_000, 1: 5}
 """The first offset of each partition: so far apart that the position of one cannot be taken for that of the other."""
 
-CALLS_MAX = 40
-"""More calls than any program here makes: one that needs more makes no progress."""
-
 Call = Callable[[], Any]
 """One call of the program; gives a message, or None.  What is done with the message afterwards is not traced."""
-
-
-class Interrupted(BaseException):
-    """What the signal handler raises."""
-
-
-@functools.cache
-def _is_traced(name: str) -> bool:
-    return ("/zkconsumer/" in name and "/testing/" not in name) or name.endswith("/threading.py")
-
-
-class Trace:
-    """Raises at opcode ``at`` of each of ``calls``, or calls ``handler`` there; ``last`` is where it did.
-
-    Calls of the program and their opcodes are counted from 1; ``count`` is what the last of ``calls`` had.
-    """
-
-    def __init__(self, calls: Sequence[int], at: int) -> None:
-        self.calls = calls
-        self.at = at
-        self.handler: Callable[[], None] | None = None
-        self.call = 0
-        self.count = 0
-        self.last = ""
-        # Kept here as long as this exists: CPython 3.11 once called a trace function that was freed ("'traceback'
-        # object is not callable").
-        self._on_call = self._trace
-        self._steps: dict[int, Callable[[FrameType, str, object], Any]] = {}
-
-    def __enter__(self) -> None:
-        self.before = sys.gettrace()
-        self.call += 1
-        if self.call in self.calls:
-            self.count = 0
-            sys.settrace(self._on_call)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self.before)
-
-    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
-        """A call begins: trace its opcodes, if it is of ours."""
-        if not _is_traced(frame.f_code.co_filename):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        end = _end(frame.f_code)
-        if end not in self._steps:
-            self._steps[end] = self._step_until(end)
-        return self._steps[end]
-
-    def _step_until(self, end: int) -> Callable[[FrameType, str, object], Any]:
-        """The trace function of a call whose opcodes from ``end`` on do not count."""
-
-        def step(frame: FrameType, event: str, _: object) -> Any:
-            if event == "opcode" and frame.f_lasti < end:
-                self._count(frame)
-            return step
-
-        return step
-
-    def _count(self, frame: FrameType) -> None:
-        if self.handler is not None and frame.f_lasti not in _handles_signals(frame.f_code):
-            return
-        self.count += 1
-        if self.count == self.at:
-            self.last = (
-                f"call {self.call}, {frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno} {_opcode(frame)}"
-            )
-            if self.handler is None:
-                raise Interrupted
-            self.handler()
-
-
-def _opcode(frame: FrameType) -> str:
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
-
-
-@functools.cache
-def _end(code: CodeType) -> int:
-    """Where the last ``return`` of the method ``next`` begins: what it returns is the program's from there on.
-
-    CPython handles no signal between a step that is no call and a return.  (What runs in C instead, ``__next__``, has
-    no bytecode that could be interrupted.)
-    """
-    if code.co_name != "next":
-        return len(code.co_code)
-    steps = list(dis.get_instructions(code))
-    at = max(i for i, step in enumerate(steps) if step.opname == "RETURN_VALUE")
-    return steps[at - 1 if steps[at - 1].opname == "LOAD_FAST" else at].offset
-
-
-@functools.cache
-def _handles_signals(code: CodeType) -> frozenset[int]:
-    """Behind which steps CPython runs signal handlers: calls, and the start of a function."""
-    steps = list(dis.get_instructions(code))
-    return frozenset(after.offset for step, after in itertools.pairwise(steps) if step.opname in ("CALL", "RESUME"))
 
 
 class World:
@@ -288,21 +187,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 WAYS = [by_builtin, by_method, by_for, by_has_next, by_peek, by_java, by_java_method]
-
-
-def every_opcode(run: Callable[[Trace], None]) -> Iterator[Trace]:
-    """Run it with an exception at the first opcode of the first call, at the second, and so on for every call."""
-    for call in range(1, CALLS_MAX):
-        trace = Trace([call], 1)
-        while True:
-            run(trace)
-            if trace.call < call:
-                assert call > 1, "the program has made no call"
-                return
-            yield trace
-            if trace.count < trace.at:
-                break
-            trace = Trace([call], trace.at + 1)
 
 
 @pytest.mark.parametrize("way", WAYS)

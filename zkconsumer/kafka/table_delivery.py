@@ -27,7 +27,7 @@ from zkconsumer.kafka.record_batch import RecordBatch
 from zkconsumer.kafka.record_columns import TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.record_tables import JOINED_BYTES_MAX, ROW, RecordTable, read_tables
+from zkconsumer.wire.record_tables import JOINED_BYTES_MAX, ROW, RecordTable, TableReader
 
 if TYPE_CHECKING:
     from zkconsumer.base import _delivery
@@ -121,14 +121,14 @@ if AVAILABLE:
 
         def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[RecordTable]:
             assert compiled.RECORD_DECODER is not None, "see AVAILABLE"
-            return read_tables(
+            reader = TableReader(
                 compiled.RECORD_DECODER,
                 chunk.records,
-                self._rows,
                 start_offset,
                 excluded_batches=chunk.excluded_batches,
                 joined_bytes_max=self._joined_bytes_max,
             )
+            return reader.tables(self._rows)
 
         def _store_decoded(self, chunk: FetchedDataChunk, table: RecordTable) -> None:
             self._chunk = chunk

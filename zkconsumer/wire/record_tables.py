@@ -16,7 +16,7 @@ table for each would cost more than its records do.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from struct import Struct
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
@@ -60,60 +60,114 @@ class RecordTable(NamedTuple):
     size: int
 
 
-def read_tables(
-    decoder: ModuleType,
-    record_set: bytes | memoryview,
-    rows: bytearray | Callable[[], bytearray | memoryview],
-    start_offset: int = 0,
-    check_crcs: bool = True,
-    *,
-    end_offset: int = NO_END,
-    excluded_batches: Collection[int] = (),
-    max_bytes: int = NO_LIMIT,
-    joined_bytes_max: int = JOINED_BYTES_MAX,
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-    with_instructions: bool = True,
-) -> Iterator[RecordTable]:
-    """The records with ``start_offset`` <= offset < ``end_offset``, in tables that are not empty.
+class TableReader:
+    """Reads a record set in tables: ``next`` goes to the next one, which is then in ``data``, ``rows`` and ``size``.
 
-    ``decoder``: ``compiled.RECORD_DECODER``. ``rows``: filled again for each table, or a function that returns the
-    buffer for the next one, which the caller may keep; its size, a multiple of ``ROW.size``, bounds the number of
-    rows. Rows of entries that the reference has read are in another buffer then, which is filled again.
-    ``max_bytes``: no record of a table begins that many bytes after the first one. ``joined_bytes_max``: small
+    ``decoder``: ``compiled.RECORD_DECODER``.  The records have ``start_offset`` <= offset < ``end_offset``.
+    ``max_bytes``: no record of a table begins that many bytes after the first one.  ``joined_bytes_max``: small
     compressed entries that follow each other become one table, whose data is a copy of at most that many bytes;
-    entries of more than a quarter of it are not joined. ``excluded_batches``: as for ``iter_records``.
+    entries of more than a quarter of it are not joined.  ``excluded_batches``: as for ``iter_records``.
     ``with_instructions`` False: checksums without the processor's instructions.
-
-    Raises as ``records.iter_records`` does, after the table with the records before the error.
     """
-    flat = flat_bytes(record_set)
-    positions = array("q", sorted(excluded_batches)) if excluded_batches else None
-    cursor = decoder.Cursor(
-        flat, start_offset, end_offset, check_crcs, positions, with_instructions, compression.decompress,
-        compression.BLOCK_DECODERS, DECODE_ERRORS, decompressed_bytes_max, joined_bytes_max,
-    )  # fmt: skip
-    end, odd, next_table = decoder.END, decoder.ODD, cursor.table
-    while True:
-        buffer = rows() if callable(rows) else rows
-        try:
-            data, count = next_table(buffer, max_bytes)
-        except DECODE_ERRORS as error:
-            raise invalid_entry_error(type(error), LogEntry(*cursor.entry), str(error)) from error
-        stop = cursor.stop
-        if count:
-            yield RecordTable(data, buffer, count)
-            # The next entry is expanded now.
-            del data
-        if stop == end:
-            return
-        if stop == odd:
-            limits = _Limits(
-                cursor.next_offset, end_offset, check_crcs, frozenset(excluded_batches), decompressed_bytes_max
-            )
-            # One buffer for several tables: it is not one that the caller may keep.
-            buffer = bytearray(len(rows())) if callable(rows) else rows
-            yield from _read_in_python(flat, cursor.position, cursor.offset_before, limits, buffer)
-            cursor.skip()
+
+    __slots__ = (
+        "_check_crcs",
+        "_cursor",
+        "_decompressed_bytes_max",
+        "_end_offset",
+        "_excluded_batches",
+        "_flat",
+        "_has_ended",
+        "_max_bytes",
+        "_of_reference",
+        "_stops",
+        "_table",
+        "data",
+        "rows",
+        "size",
+    )
+
+    def __init__(
+        self,
+        decoder: ModuleType,
+        record_set: bytes | memoryview,
+        start_offset: int = 0,
+        check_crcs: bool = True,
+        *,
+        end_offset: int = NO_END,
+        excluded_batches: Collection[int] = (),
+        max_bytes: int = NO_LIMIT,
+        joined_bytes_max: int = JOINED_BYTES_MAX,
+        decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+        with_instructions: bool = True,
+    ) -> None:
+        self._flat = flat_bytes(record_set)
+        self._end_offset, self._max_bytes = end_offset, max_bytes
+        self._check_crcs, self._decompressed_bytes_max = check_crcs, decompressed_bytes_max
+        self._excluded_batches = excluded_batches
+        positions = array("q", sorted(excluded_batches)) if excluded_batches else None
+        self._cursor = decoder.Cursor(
+            self._flat, start_offset, end_offset, check_crcs, positions, with_instructions, compression.decompress,
+            compression.BLOCK_DECODERS, DECODE_ERRORS, decompressed_bytes_max, joined_bytes_max,
+        )  # fmt: skip
+        self._table = self._cursor.table
+        self._stops = decoder.END, decoder.ODD
+        self._has_ended = False
+        self._of_reference: Iterator[RecordTable] | None = None
+        """The tables of an entry that the reference reads."""
+        self.data: TableData = b""
+        self.rows: bytearray | memoryview = bytearray()
+        self.size = 0
+
+    def next(self, buffer: bytearray | memoryview) -> bool:
+        """Go to the next table, which is not empty; False: there is none.
+
+        ``buffer``: for the rows, it becomes ``rows``; its size, a multiple of ``ROW.size``, bounds their number.  Rows
+        of an entry that the reference has read are in another buffer, which is filled again.
+
+        Raises as ``records.iter_records`` does, after the table with the records before the error.
+        """
+        self.data = b""  # the next entry is expanded now
+        while True:
+            if self._of_reference is not None:
+                found = next(self._of_reference, None)
+                if found is not None:
+                    self.data, self.rows, self.size = found
+                    return True
+                self._of_reference = None
+                self._cursor.skip()
+            if self._has_ended:
+                return False
+            cursor = self._cursor
+            try:
+                data, count = self._table(buffer, self._max_bytes)
+            except DECODE_ERRORS as error:
+                raise invalid_entry_error(type(error), LogEntry(*cursor.entry), str(error)) from error
+            end, odd = self._stops
+            stop = cursor.stop
+            if stop == end:
+                self._has_ended = True
+            elif stop == odd:
+                self._of_reference = self._read_in_python(bytearray(len(buffer)))
+            if count:
+                self.data, self.rows, self.size = data, buffer, count
+                return True
+
+    def tables(self, buffer: bytearray) -> Iterator[RecordTable]:
+        """All tables; ``buffer`` is filled again for each."""
+        while self.next(buffer):
+            yield RecordTable(self.data, self.rows, self.size)
+
+    def _read_in_python(self, rows: bytearray) -> Iterator[RecordTable]:
+        cursor = self._cursor
+        limits = _Limits(
+            cursor.next_offset,
+            self._end_offset,
+            self._check_crcs,
+            frozenset(self._excluded_batches),
+            self._decompressed_bytes_max,
+        )
+        return _read_in_python(self._flat, cursor.position, cursor.offset_before, limits, rows)
 
 
 class _Limits(NamedTuple):

@@ -47,3 +47,8 @@ class ConsumerAccess:
         finally:
             self.depth -= 1
             self._lock.release()
+
+    def end_interrupted_exit(self, depth: int) -> None:
+        """Leave, if an exception of a signal handler has ended ``__exit__`` before it did; ``depth``: inside."""
+        if self.depth == depth:
+            self.__exit__()

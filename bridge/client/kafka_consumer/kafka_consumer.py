@@ -250,34 +250,44 @@ class KafkaConsumer(Generic[K, V]):
 
         Everything that a call returns counts as consumed in the next call.  Raises ``WakeupException`` after
         ``wakeup``; errors of the group, of authentication and of records; no error between taking records and returning
-        them.
+        them.  An exception of a signal handler (Ctrl-C) may end it anywhere.  Then it has returned nothing, and
+        ``close`` commits what earlier calls have returned.
         """
         _check_timeout(timeout_ms)
-        with self._access:
-            now_ms = self._clock.now_ms()
-            self._metrics.poll.record_start(now_ms)
-            # Buffered records may be returned before the group and the positions have their next turn: a program with
-            # small lists calls this some thousand times in a second.
-            if (
-                now_ms - self._round_ms < ROUND_MS
-                and not self._client.is_wakeup_requested
-                and (self._coordinator is None or self._coordinator.note_call(now_ms))
-            ):
-                if (more := self._fetcher.more_records()) is not None:
-                    if now_ms != self._network_ms or self._client.unsent.by_node:
+        depth = 0
+        try:
+            with self._access:
+                self._fetcher.moves.clear()
+                depth = self._access.depth
+                now_ms = self._clock.now_ms()
+                self._metrics.poll.record_start(now_ms)
+                # Buffered records may be returned before the group and the positions have their next turn: a program
+                # with small lists calls this some thousand times in a second.
+                if (
+                    now_ms - self._round_ms < ROUND_MS
+                    and not self._client.is_wakeup_requested
+                    and (self._coordinator is None or self._coordinator.note_call(now_ms))
+                ):
+                    if (more := self._fetcher.more_records()) is not None:
+                        if now_ms != self._network_ms or self._client.unsent.by_node:
+                            self._use_network(now_ms)
+                        return self._returned(more)
+                    if records := self._fetcher.fetched_records():
                         self._use_network(now_ms)
-                    return self._returned(more)
-                if records := self._fetcher.fetched_records():
-                    self._use_network(now_ms)
-                    return self._returned(records)
-            if self._subscriptions.has_no_subscription_or_user_assignment:
-                raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
-            if self._coordinator is not None and self._coordinator.is_in_callback:
-                raise UsageError("poll() cannot be called inside of the rebalance listener, which is a part of it")
-            try:
-                return self._poll(Timer(self._clock, timeout_ms))
-            finally:
-                self._metrics.poll.record_end(self._clock.now_ms())
+                        return self._returned(records)
+                if self._subscriptions.has_no_subscription_or_user_assignment:
+                    raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
+                if self._coordinator is not None and self._coordinator.is_in_callback:
+                    raise UsageError("poll() cannot be called inside of the rebalance listener, which is a part of it")
+                try:
+                    return self._poll(Timer(self._clock, timeout_ms))
+                finally:
+                    self._metrics.poll.record_end(self._clock.now_ms())
+        except BaseException:
+            if depth:  # an exception of a signal handler may come anywhere
+                self._fetcher.take_back()
+                self._access.end_interrupted_exit(depth)
+            raise
 
     def _poll(self, timer: Timer) -> ConsumerRecords[K, V]:
         while True:

@@ -19,7 +19,7 @@ from bridge.spark.decode.arrow_tables import batches_of_table
 from zkconsumer import extensions
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import NO_END
-from zkconsumer.wire.record_tables import ROW, read_tables
+from zkconsumer.wire.record_tables import ROW, TableReader
 from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX, iter_records
 
 PAGE = "migration_docs/how-to/tune-a-spark-query.md"
@@ -78,11 +78,11 @@ class ArrowDecoder:
             )  # fmt: skip
             yield from batches_of_records(records, target)
             return
-        for table in read_tables(
-            decoder, record_set, self._rows, first_offset, check_crcs, end_offset=end_offset,
-            excluded_batches=excluded_batches,
+        reader = TableReader(
+            decoder, record_set, first_offset, check_crcs, end_offset=end_offset, excluded_batches=excluded_batches,
             max_bytes=target.max_bytes, joined_bytes_max=target.max_bytes,
             decompressed_bytes_max=decompressed_bytes_max,
-        ):  # fmt: skip
+        )  # fmt: skip
+        for table in reader.tables(self._rows):
             yield from batches_of_table(decoder, table, target)
             del table  # free the decompressed entry before the next one is decompressed

@@ -16,7 +16,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.record_set_builder import build_record_set
-from zkconsumer.wire.record_tables import ROW, read_tables
+from zkconsumer.wire.record_tables import ROW, TableReader
 
 TP = TopicPartition("clicks", 3)
 HEADERS = (("trace", b"1"), ("empty", None))
@@ -37,7 +37,7 @@ def table_of(records: list[Record]) -> TableColumns:
     # A batch has offsets of 32 bits, from its first one on.
     batches = groupby(records, lambda record: record.offset >> 31)
     data = memoryview(b"".join(build_record_set(list(batch), 2) for _, batch in batches))
-    [table] = read_tables(compiled.RECORD_DECODER, data, bytearray(100 * ROW.size), 0, True)
+    [table] = TableReader(compiled.RECORD_DECODER, data, 0, True).tables(bytearray(100 * ROW.size))
     return TableColumns(table.data, bytes(memoryview(table.rows)[: table.size * ROW.size]), table.size)
 
 

@@ -58,10 +58,11 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.fetch_requests import select_read_replica
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
-from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader
+from zkconsumer.kafka.fetch.record_set_reader import TABLE_ROWS_MAX, RecordSetReader, RowBuffers
 from zkconsumer.kafka.metadata.node import NO_NODE, Node
 from zkconsumer.kafka.supported_versions import VersionRange
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.isolation_level import IsolationLevel
 from zkconsumer.wire.record_set_builder import build_record_set
@@ -179,6 +180,34 @@ def test_records_that_an_interrupted_call_has_skipped_are_fetched_again(
     assert made.fetcher.fetched_records() == {}, "its records are not those of the position"
     made.receive(full_fetch_response(TP0, record_set(0, 6)))
     assert offsets_of(made.fetcher.fetched_records()[TP0]) == [2 * interrupted_list, 2 * interrupted_list + 1]
+
+
+@pytest.mark.skipif(compiled.RECORD_DECODER is None, reason="tables are made by the compiled decoder")
+@pytest.mark.parametrize("interrupted", ["next_buffer", "kept_rows"])
+@pytest.mark.parametrize("tables_before", [0, 1])
+def test_records_whose_decoding_was_interrupted_are_fetched_again(
+    monkeypatch: pytest.MonkeyPatch, tables_before: int, interrupted: str
+) -> None:
+    size = TABLE_ROWS_MAX
+    log = build_record_set([Record(n, 0, 0, None, b"", ()) for n in range(3 * size)], 2)
+    made = assigned(max_poll_records=size)
+    made.receive(full_fetch_response(TP0, log))
+    for number in range(tables_before):
+        assert offsets_of(made.fetcher.fetched_records()[TP0])[0] == number * size
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt  # of a signal handler, which may run at any time
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RowBuffers, interrupted, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            made.fetcher.fetched_records()
+    position = tables_before * size
+    assert made.position() == position
+    assert made.fetcher.fetched_records() == {}, "some records may be missing"
+    assert made.position() == position
+    made.receive(full_fetch_response(TP0, log))
+    assert offsets_of(made.fetcher.fetched_records()[TP0]) == list(range(position, position + size))
 
 
 def test_max_poll_records_holds_over_partitions() -> None:

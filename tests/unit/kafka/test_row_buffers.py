@@ -12,7 +12,7 @@ from zkconsumer.kafka.record_columns import TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.record_set_builder import build_record_set
-from zkconsumer.wire.record_tables import ROW, read_tables
+from zkconsumer.wire.record_tables import ROW, TableReader
 
 pytestmark = pytest.mark.skipif(compiled.RECORD_DECODER is None, reason="tables are made by the compiled decoder")
 
@@ -93,7 +93,8 @@ def test_tables_of_an_entry_that_the_compiled_decoder_does_not_accept_are_in_a_b
     shared = bytearray(4 * ROW.size)
     decoder: Any = SimpleNamespace(Cursor=OddCursor, END="end", ODD="odd")
     sizes = []
-    for table in read_tables(decoder, record_set_of(10), lambda: shared):
-        assert table.rows is not shared
-        sizes.append(table.size)
+    reader = TableReader(decoder, record_set_of(10))
+    while reader.next(shared):
+        assert reader.rows is not shared
+        sizes.append(reader.size)
     assert sizes == [4, 4, 2]

@@ -9,7 +9,7 @@ from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.record_set_builder import build_record_set
-from zkconsumer.wire.record_tables import ROW, read_tables
+from zkconsumer.wire.record_tables import ROW, TableReader
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.schemas.fetch import AbortedTransaction
 from zkconsumer.wire.transactions import aborted_batches
@@ -23,7 +23,7 @@ def left_by_both(data: bytes, aborted: list[AbortedTransaction], start: int = 0)
         rows = bytearray(8 * ROW.size)
         by_tables = [
             ROW.unpack_from(table.rows, index * ROW.size)[0]
-            for table in read_tables(compiled.RECORD_DECODER, data, rows, start, excluded_batches=positions)
+            for table in TableReader(compiled.RECORD_DECODER, data, start, excluded_batches=positions).tables(rows)
             for index in range(table.size)
         ]
         assert by_tables == by_reference

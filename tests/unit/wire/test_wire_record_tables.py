@@ -22,7 +22,7 @@ from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.entries import NO_END, Record
 from zkconsumer.wire.record_set_builder import build_record_set, varint
-from zkconsumer.wire.record_tables import ROW, RecordTable, read_tables
+from zkconsumer.wire.record_tables import ROW, RecordTable, TableReader
 from zkconsumer.wire.records import _scan_in_python, iter_records, scan_record_set
 
 if compiled.RECORD_DECODER is None:
@@ -146,9 +146,8 @@ def test_a_part_ends_where_the_values_are_too_far_away() -> None:
 def tables_of(
     record_set: bytes, max_rows: int = 1000, joined_bytes_max: int = 100_000, **options: Any
 ) -> Iterator[RecordTable]:
-    return read_tables(
-        RECORDS, record_set, bytearray(max_rows * ROW.size), joined_bytes_max=joined_bytes_max, **options
-    )
+    reader = TableReader(RECORDS, record_set, joined_bytes_max=joined_bytes_max, **options)
+    return reader.tables(bytearray(max_rows * ROW.size))
 
 
 def records_of(table: RecordTable) -> list[Record]:

@@ -41,7 +41,6 @@ from zkconsumer.kafka.fetch.record_set_reader import (
     RecordSetReader,
     RecordsPart,
     RowBuffers,
-    TableChunk,
     excluded_batches,
     outline_of,
 )
@@ -123,6 +122,8 @@ class CompletedFetch:
         slices: list[RecordSlice] = []
         left = records_max
         reader = self._reader or self._open_reader(records_max)
+        if reader.is_reading:
+            self.drain()  # a signal handler has interrupted it: the records are fetched again
         while left and not self.is_consumed:
             try:
                 part = reader.peek(left)
@@ -156,22 +157,22 @@ class CompletedFetch:
     def fetch_from_table(self, size: int) -> FetchedRecords[Any, Any] | None:
         """The next ``size`` records, as bytes, if one table has so many; None: ``fetch_records`` must be used."""
         reader = self._reader
-        if reader is None or not self._has_bytes:
+        if reader is None or not self._has_bytes or reader.is_reading:
             return None
-        table, begin = reader.chunk, reader.begin
-        if table is not None and begin == table.count:
+        if reader.begin == reader.count:
             try:
-                table, begin = reader.next_chunk(), 0
+                reader.next_chunk()
             except DECODE_ERRORS:
                 return None  # `fetch_records` raises it
-        if type(table) is not TableChunk or begin + size > table.count:
+        data, begin = reader.data, reader.begin
+        if data is None or begin + size > reader.count:
             return None
-        epochs, last_offset = self._epochs, table.offsets[begin + size - 1]
+        epochs, last_offset = self._epochs, reader.offsets[begin + size - 1]
         self.next_fetch_offset = last_offset + 1  # first: see above
         reader.skip(size)
         self._records_read += size
         self.last_epoch = epochs.at(last_offset)
-        return TableRecords(self.partition, epochs, table.data, table.rows, begin, size)
+        return TableRecords(self.partition, epochs, data, reader.rows, begin, size)
 
     def _open_reader(self, first_list: int) -> RecordSetReader:
         assert self._reader is None, "it is opened once"

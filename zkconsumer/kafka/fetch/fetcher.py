@@ -13,7 +13,8 @@ response of it exists.  If the response is lost, the future fails by its time-ou
 and the next ``send_fetches`` asks for the same offsets.
 
 *Positions.*  Only ``fetched_records`` moves them, together with returning the records.  A fetch whose offset is not the
-position any more (after a seek, a reset or another assignment) is dropped.
+position any more (after a seek, a reset or another assignment) is dropped.  If a signal handler ends the call by an
+exception after that, ``take_back`` sets the positions back.
 
 *Errors.*  An exception is raised only when no records precede it in this call; otherwise these are returned, and the
 next call meets the same error.  A response with an error code is dropped after its exception, so that the next fetch
@@ -155,6 +156,8 @@ class Fetcher:
         self._completed_fetches: deque[CompletedFetch] = deque()
         self._next_in_line: CompletedFetch | None = None
         self._last_read: _LastRead | None = None
+        self.moves: list[tuple[TopicPartitionState, FetchPosition]] = []
+        """The positions before the records that were taken since the caller has cleared it; for ``take_back``."""
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -424,8 +427,18 @@ class Fetcher:
         fetch, position = last.fetch, last.position
         last.distances.record_move(fetch.next_fetch_offset - position.offset)
         moved = _new_tuple(FetchPosition, (fetch.next_fetch_offset, fetch.last_epoch, position.current_leader))
+        self.moves.append((last.state, position))
         last.state.position = last.position = moved  # `set_position` without its check: the state is fetchable
         return {fetch.partition: records}
+
+    def take_back(self) -> None:
+        """Set the positions to where they were before ``moves``: the program did not get these records.
+
+        They are fetched again, since what is buffered after them is not at the position.
+        """
+        while self.moves:
+            state, position = self.moves.pop()
+            state.position = position  # it was valid, and nothing but taking records has happened since
 
     def _take_next_in_line(self, *, is_first: bool) -> None:
         """Take the oldest buffered fetch; ``is_first``: no records precede it in this call."""
@@ -455,6 +468,8 @@ class Fetcher:
             return self._dropped(fetch, "the position is another one")
         records = fetch.fetch_records(records_max)
         if fetch.next_fetch_offset > position.offset:
+            if records.size:
+                self.moves.append((state, position))
             position = FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.current_leader)
             state.set_position(position)
         distances = self.metrics.distances_of(fetch.partition)

@@ -25,7 +25,7 @@ Differences from Java:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -56,7 +56,7 @@ class PartitionPositions:
 
     def __init__(self, default_reset_strategy: OffsetResetStrategy) -> None:
         self._default_reset_strategy = default_reset_strategy
-        self._assignment: dict[TopicPartition, TopicPartitionState] = {}
+        self._assignment: OrderedDict[TopicPartition, TopicPartitionState] = OrderedDict()
         self.assignment_id = 0
         """A number that grows with each change of the assignment."""
         self.change_id = 0
@@ -92,7 +92,7 @@ class PartitionPositions:
     def move_partition_to_end(self, tp: TopicPartition) -> None:
         """Fetch it after the others, because records of it were returned."""
         if tp in self._assignment:
-            self._assignment[tp] = self._assignment.pop(tp)
+            self._assignment.move_to_end(tp)
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment; the partitions of a topic follow each other, as in a request."""
@@ -100,9 +100,11 @@ class PartitionPositions:
         for tp in partitions:
             by_topic.setdefault(tp.topic, []).append(tp)
         kept = self._assignment
-        self._assignment = {
-            tp: kept.get(tp) or TopicPartitionState(self._new_change_id) for topic in by_topic.values() for tp in topic
-        }
+        self._assignment = OrderedDict(
+            (tp, kept.get(tp) or TopicPartitionState(self._new_change_id))
+            for topic in by_topic.values()
+            for tp in topic
+        )
         for state in self._assignment.values():
             state.is_pending_revocation = False
         self.assignment_id += 1

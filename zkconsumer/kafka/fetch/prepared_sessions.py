@@ -20,7 +20,7 @@ before the end offset of its last response, or that had no response.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 
 from zkconsumer.kafka.metadata.node import Node
@@ -34,7 +34,7 @@ class PreparedSessions:
         self.version: tuple[int, int] | None = None
         self.nodes: dict[int, Node] = {}
         """The prepared nodes by id."""
-        self.changed: dict[TopicPartition, None] = {}
+        self.changed: OrderedDict[TopicPartition, None] = OrderedDict()
         """The partitions whose rows may be out of date, in the order in which they are requested: those whose records
         were read last are at the end, as in ``SubscriptionState``."""
         self.lagging: defaultdict[int, set[TopicPartition]] = defaultdict(set)
@@ -63,4 +63,4 @@ class PreparedSessions:
     def move_to_end(self, tp: TopicPartition) -> None:
         """Request this one after the other changed ones."""
         if tp in self.changed:
-            self.changed[tp] = self.changed.pop(tp)
+            self.changed.move_to_end(tp)

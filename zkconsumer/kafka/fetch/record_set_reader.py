@@ -6,17 +6,18 @@
 It decodes lazily: an entry is checked and decompressed when its first record is requested.  Control batches, and with
 ``read_committed`` the batches of aborted transactions, have no records here.
 
-Invariants: ``chunk`` has records that were decoded and not skipped, from ``begin`` on, or is None; ``_bytes_before``
-has the bytes of the chunks before it.  ``_error`` is the error of the entry after them; once set it stays.
+A chunk is one of these tables or lists.
+
+Invariants: of the ``count`` records of the present chunk, those before ``begin`` were skipped; ``_bytes_before`` has
+the bytes of the chunks before it.  ``_error`` is the error of the entry after them; once set it stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from zkconsumer.kafka.fetch.fetched_records import BatchEpochs
 from zkconsumer.kafka.net.frame_receiver import uninitialized_bytes
@@ -24,7 +25,7 @@ from zkconsumer.kafka.record_columns import BatchColumns, RecordColumns, TableCo
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.primitives import RecordSet
-from zkconsumer.wire.record_tables import DECODE_ERRORS, ROW, RecordTable, TableData, read_tables
+from zkconsumer.wire.record_tables import DECODE_ERRORS, ROW, TableData, TableReader
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.transactions import aborted_batches, read_aborted_transactions
 
@@ -65,12 +66,12 @@ class RowBuffers:
             return memoryview(self._next)[: (self.table_rows - self.records_max + first_list) * ROW.size]
         return self._next
 
-    def kept_rows(self, table: RecordTable) -> bytes | bytearray:
-        """The rows of a table, perhaps with others after them, which stay as they are."""
-        size_bytes = table.size * ROW.size
+    def kept_rows(self, rows: bytearray | memoryview, size: int) -> bytes | bytearray:
+        """The first rows of a table, perhaps with others after them, which stay as they are."""
+        size_bytes = size * ROW.size
         buffer = self._next
-        if buffer is None or memoryview(table.rows).obj is not buffer or 2 * size_bytes < len(buffer):
-            return bytes(memoryview(table.rows)[:size_bytes])
+        if buffer is None or memoryview(rows).obj is not buffer or 2 * size_bytes < len(buffer):
+            return bytes(memoryview(rows)[:size_bytes])
         self._next = None
         return buffer
 
@@ -134,147 +135,135 @@ class RecordsPart(NamedTuple):
     last_offset: int
 
 
-class _Chunk(Protocol):
-    """Decoded records; ``count``: how many."""
-
-    @property
-    def count(self) -> int: ...
-
-    def part(self, begin: int, end: int) -> RecordsPart:
-        """These records."""
-
-    def size_bytes(self, end: int) -> int:
-        """About how many bytes the records before ``end`` have."""
-
-
-class TableChunk:
-    """Rows of a decoded table, with the ``data`` that they refer to; ``offsets``: a view of the offset of each row."""
-
-    __slots__ = ("count", "data", "offsets", "rows")
-
-    def __init__(self, table: RecordTable, buffers: RowBuffers) -> None:
-        self.data: TableData = table.data
-        self.rows = buffers.kept_rows(table)
-        self.offsets = memoryview(self.rows).cast("q")[::_LONGS_OF_ROW]
-        self.count = table.size
-
-    def part(self, begin: int, end: int) -> RecordsPart:
-        size = end - begin
-        return RecordsPart(TableColumns(self.data, self.rows, size, begin), size, self.offsets[end - 1])
-
-    def size_bytes(self, end: int) -> int:
-        """From the first key to the end of the last record: also what is between records."""
-        ints, last = memoryview(self.rows).cast("i"), (end - 1) * _INTS_OF_ROW
-        value_end = ints[last + _VALUE_START] + max(0, ints[last + _VALUE_LENGTH])
-        return max(value_end, ints[last + _HEADERS_END]) - ints[_KEY_START]
-
-
-class _ListChunk:
-    def __init__(self, records: list[Record]) -> None:
-        self._records = records
-        self.count = len(records)
-
-    def part(self, begin: int, end: int) -> RecordsPart:
-        records = self._records[begin:end]
-        return RecordsPart(RecordColumns(records), end - begin, records[-1].offset)
-
-    def size_bytes(self, end: int) -> int:
-        return sum(len(record.key or b"") + len(record.value or b"") for record in self._records[:end])
-
-
-@dataclass(slots=True, eq=False)
 class RecordSetReader:
     """See the module.  ``excluded``: of ``excluded_batches``.
 
-    ``first_list``: how many records are read first.  ``chunk``, ``begin``: a caller may take rows of a ``TableChunk``
-    instead of ``peek``, which saves calls.
+    ``first_list``: how many records are read first.  ``count``: of the chunk's records; those before ``begin`` were
+    skipped.  ``data``, ``rows``: its table, with a view of the offset of each row in ``offsets``; a caller may take
+    rows of it instead of ``peek``, which saves calls.  ``data`` None: the records are in a list.
     """
 
-    record_set: RecordSet
-    start_offset: int
-    buffers: RowBuffers
-    check_crcs: bool
-    excluded: list[int]
-    first_list: int
-    _chunks: Iterator[_Chunk] = field(init=False)
-    chunk: _Chunk | None = field(init=False, default=None)
-    begin: int = field(init=False, default=0)
-    _bytes_before: int = field(init=False, default=0)
-    _error: Exception | None = field(init=False, default=None)
+    __slots__ = (
+        "_buffers",
+        "_bytes_before",
+        "_error",
+        "_first_list",
+        "_list",
+        "_lists",
+        "_tables",
+        "begin",
+        "count",
+        "data",
+        "is_reading",
+        "offsets",
+        "rows",
+    )
 
-    def __post_init__(self) -> None:
-        self._chunks = self._tables() if compiled.RECORD_DECODER is not None else self._lists()
+    def __init__(
+        self,
+        record_set: RecordSet,
+        start_offset: int,
+        buffers: RowBuffers,
+        check_crcs: bool,
+        excluded: list[int],
+        first_list: int,
+    ) -> None:
+        self._buffers = buffers
+        self._first_list = first_list
+        self.begin = self.count = 0
+        self.data: TableData | None = None
+        self.rows: bytes | bytearray = b""
+        self.offsets = memoryview(b"")
+        self.is_reading = False
+        """Between two calls: an exception of a signal handler has ended ``next_chunk``, and records may be missing."""
+        self._list: list[Record] = []
+        self._bytes_before = 0
+        self._error: Exception | None = None
+        decoder = compiled.RECORD_DECODER
+        if decoder is not None:
+            self._tables = TableReader(decoder, record_set, start_offset, check_crcs, excluded_batches=excluded)
+        else:
+            records = iter_records(record_set, start_offset, check_crcs, excluded_batches=frozenset(excluded))
+            self._lists = lists_of(records, buffers.table_rows)
 
     def peek(self, records_max: int) -> RecordsPart | None:
         """The next records, at least one; None: there is none.
 
         ``InvalidMessageException``, ``UnsupportedCodec``: the next entry is damaged; raised again by each call.
         """
-        chunk = self.chunk
-        if chunk is None or self.begin == chunk.count:
-            chunk = self.next_chunk()
-            if chunk is None:
-                return None
-        begin, end = self.begin, self.begin + records_max
-        return chunk.part(begin, end if end < chunk.count else chunk.count)
+        if self.begin == self.count and not self.next_chunk():
+            return None
+        begin = self.begin
+        end = min(begin + records_max, self.count)
+        if self.data is None:
+            records = self._list[begin:end]
+            return RecordsPart(RecordColumns(records), end - begin, records[-1].offset)
+        return RecordsPart(TableColumns(self.data, self.rows, end - begin, begin), end - begin, self.offsets[end - 1])
 
     def skip(self, size: int) -> None:
         """Skip so many records of ``peek``."""
         self.begin += size
-        assert self.chunk is not None, "peeked before"
-        assert self.begin <= self.chunk.count, "these were peeked"
+        assert self.begin <= self.count, "these were peeked"
 
     @property
     def size_bytes(self) -> int:
         """About how many bytes the skipped records have."""
-        return self._bytes_before + (self.chunk.size_bytes(self.begin) if self.chunk and self.begin else 0)
+        return self._bytes_before + self._chunk_bytes()
 
-    def next_chunk(self) -> _Chunk | None:
-        """Go to the records after those of ``chunk``; the same errors as ``peek``."""
+    def next_chunk(self) -> bool:
+        """Go to the records after those of this chunk; False: there is none; the same errors as ``peek``."""
         if self._error is not None:
             raise self._error
-        self._bytes_before, self.chunk, self.begin = self.size_bytes, None, 0
+        self.is_reading = True
+        self._bytes_before += self._chunk_bytes()
+        self.begin = self.count = 0
         try:
-            self.chunk = next(self._chunks, None)
+            if compiled.RECORD_DECODER is not None:
+                self._next_table()
+            else:
+                self._list = next(self._lists, [])
+                self.count = len(self._list)
         except DECODE_ERRORS as error:
             self._error = error
+            self.is_reading = False
             raise
-        return self.chunk
+        self.is_reading = False
+        return self.count > 0
 
-    def _tables(self) -> Iterator[_Chunk]:
-        decoder = compiled.RECORD_DECODER
-        assert decoder is not None, "tables are made by it"
-        tables = read_tables(
-            decoder,
-            self.record_set,
-            self._next_buffer,
-            self.start_offset,
-            self.check_crcs,
-            excluded_batches=self.excluded,
-        )
-        return (TableChunk(table, self.buffers) for table in tables)
+    def _next_table(self) -> None:
+        buffers, tables = self._buffers, self._tables
+        self.data = None  # the next entry is expanded now
+        buffer = buffers.next_buffer(self._first_list)
+        self._first_list = buffers.records_max
+        if tables.next(buffer):
+            self.data, size = tables.data, tables.size
+            self.rows = rows = buffers.kept_rows(tables.rows, size)
+            self.offsets = memoryview(rows).cast("q")[::_LONGS_OF_ROW]
+            self.count = size
 
-    def _next_buffer(self) -> bytearray | memoryview:
-        buffer = self.buffers.next_buffer(self.first_list)
-        self.first_list = self.buffers.records_max
-        return buffer
+    def _chunk_bytes(self) -> int:
+        """From the first key to the end of the last skipped record of a table: also what is between records."""
+        if not self.begin:
+            return 0
+        if self.data is None:
+            return sum(len(record.key or b"") + len(record.value or b"") for record in self._list[: self.begin])
+        ints, last = memoryview(self.rows).cast("i"), (self.begin - 1) * _INTS_OF_ROW
+        value_end = ints[last + _VALUE_START] + max(0, ints[last + _VALUE_LENGTH])
+        return max(value_end, ints[last + _HEADERS_END]) - ints[_KEY_START]
 
-    def _lists(self) -> Iterator[_Chunk]:
-        """The records before an error come first, then the error."""
-        records = iter_records(
-            self.record_set, self.start_offset, self.check_crcs, excluded_batches=frozenset(self.excluded)
-        )
-        size = self.buffers.table_rows
-        failure: Exception | None = None
-        while failure is None:
-            found: list[Record] = []
-            try:
-                for record in islice(records, size):
-                    found.append(record)  # noqa: PERF402 (those before an error stay)
-            except DECODE_ERRORS as error:
-                failure = error
-            if found:
-                yield _ListChunk(found)
-            elif failure is None:
-                return
-        raise failure
+
+def lists_of(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
+    """The records in lists of this size.  The records before an error come first, then the error."""
+    failure: Exception | None = None
+    while failure is None:
+        found: list[Record] = []
+        try:
+            for record in islice(records, size):
+                found.append(record)  # noqa: PERF402 (those before an error stay)
+        except DECODE_ERRORS as error:
+            failure = error
+        if found:
+            yield found
+        elif failure is None:
+            return
+    raise failure
