@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from random import Random
 
 import pytest
 
@@ -24,6 +27,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
 DEADLINE_MS = 90_000
 POLL_MS = 200
 RECORDS = 500
+PROGRAMS = 10
+"""At least so many are ended by signals before everything is read."""
 REAUTH_MS = 2_500
 """The lifetime of a login (KIP-368); the broker ends a connection whose login was not renewed by then."""
 LONG_SESSIONS_FROM = (0, 10, 1)
@@ -155,6 +160,81 @@ def test_a_partition_at_its_end_does_not_delay_the_others(
     patient = {"fetch.max.wait.ms": "20000"}
     with four_partitions(modern_clusters.get(broker), names, range(1, 4), patient) as consumer:
         assert len(read(consumer, 3 * RECORDS)) == 3 * RECORDS
+
+
+class Interrupted(BaseException):
+    """What the signal handler raises."""
+
+
+class SignalSender:
+    """Sends signals to the main thread, whose handler raises while ``is_armed``."""
+
+    def __init__(self, random: Random) -> None:
+        self.is_armed = False
+        self._random = random
+        self._is_done = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+
+    def __enter__(self) -> SignalSender:
+        self._handler_before = signal.signal(signal.SIGUSR1, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_done.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        signal.signal(signal.SIGUSR1, self._handler_before)
+
+    def start(self) -> None:
+        """Send them from now on."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def _send(self) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        while not self._is_done.wait(self._random.uniform(0.001, 0.02)):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    def _handle(self, *_: object) -> None:
+        if self.is_armed:
+            self.is_armed = False
+            raise Interrupted
+
+
+@pytest.mark.parametrize("broker", [a_release("1.1.1", nightly=True), a_release("3.9.1")])
+def test_an_exception_of_a_signal_handler_in_poll_costs_no_record(
+    broker: str, modern_clusters: ModernClusters, names: tuple[str, str]
+) -> None:
+    """Each program ends by one and closes its consumer; the next one reads on from the committed offsets."""
+    cluster, (group, topic) = modern_clusters.get(broker), names
+    cluster.create_topic(topic, 2)
+    for partition in range(2):
+        cluster.producer.produce(topic, partition, 50 * RECORDS, size=100)
+    settings = {"auto.offset.reset": "earliest", "max.poll.records": "1", "max.partition.fetch.bytes": "20000"}
+    positions, random, programs = Counter[int](), Random(5), 0
+    timer = Timer(SYSTEM_CLOCK, DEADLINE_MS)
+    while positions.total() < 100 * RECORDS:
+        programs += 1
+        with (
+            SignalSender(random) as signals,
+            KafkaConsumer[bytes, bytes](
+                {"bootstrap.servers": cluster.bootstrap, "group.id": group, **settings}
+            ) as consumer,
+            suppress(Interrupted),
+        ):
+            consumer.subscribe([topic])
+            while positions.total() < 100 * RECORDS:
+                assert not timer.is_expired, f"{positions} after {programs} programs"
+                signals.is_armed = True
+                records = consumer.poll(POLL_MS)
+                signals.is_armed = False
+                for record in records:
+                    assert record.offset == positions[record.partition], f"partition {record.partition}"
+                    positions[record.partition] += 1
+                    signals.start()
+                timer.update()
+    assert programs >= PROGRAMS
 
 
 @pytest.fixture(scope="module")
