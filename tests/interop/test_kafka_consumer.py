@@ -14,6 +14,7 @@ import pytest
 
 from bridge import ConsumerRecord, KafkaConsumer
 from tests.coordinator_group_fixtures import ModernClusters
+from tests.interruptions import Interrupted
 from tests.sandbox_fixtures import require_releases
 from zkconsumer import OffsetAndMetadata
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -160,10 +161,6 @@ def test_a_partition_at_its_end_does_not_delay_the_others(
     patient = {"fetch.max.wait.ms": "20000"}
     with four_partitions(modern_clusters.get(broker), names, range(1, 4), patient) as consumer:
         assert len(read(consumer, 3 * RECORDS)) == 3 * RECORDS
-
-
-class Interrupted(BaseException):
-    """What the signal handler raises."""
 
 
 class SignalSender:

@@ -1,8 +1,8 @@
 """An exception at any bytecode of a call that gives records (Ctrl-C, a signal handler that raises): no record is lost.
 
-The exception comes from a trace function, at each opcode of the package and of ``threading`` in turn, which is more
-places than CPython has for signal handlers (calls, jumps back, starts of functions).  The program catches it and goes
-on: it reads on, or it closes.  ``interrupted_program.py`` does the same with real signals.
+It comes at each opcode in turn (``tests.interruptions``), which is more places than CPython has for signal handlers.
+The program catches it and goes on: it reads on, or it closes.  ``interrupted_program.py`` does the same with real
+signals.
 """
 
 from __future__ import annotations

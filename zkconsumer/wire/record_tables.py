@@ -80,6 +80,7 @@ class TableReader:
         "_has_ended",
         "_max_bytes",
         "_of_reference",
+        "_reference_rows",
         "_stops",
         "_table",
         "data",
@@ -115,6 +116,8 @@ class TableReader:
         self._has_ended = False
         self._of_reference: Iterator[RecordTable] | None = None
         """The tables of an entry that the reference reads."""
+        self._reference_rows = bytearray()
+        """Their rows: made for the first such entry, since a caller may keep its own buffers."""
         self.data: TableData = b""
         self.rows: bytearray | memoryview = bytearray()
         self.size = 0
@@ -148,7 +151,7 @@ class TableReader:
             if stop == end:
                 self._has_ended = True
             elif stop == odd:
-                self._of_reference = self._read_in_python(bytearray(len(buffer)))
+                self._of_reference = self._tables_of_reference(len(buffer))
             if count:
                 self.data, self.rows, self.size = data, buffer, count
                 return True
@@ -158,8 +161,11 @@ class TableReader:
         while self.next(buffer):
             yield RecordTable(self.data, self.rows, self.size)
 
-    def _read_in_python(self, rows: bytearray) -> Iterator[RecordTable]:
+    def _tables_of_reference(self, rows_bytes: int) -> Iterator[RecordTable]:
+        """The tables of the entry where the compiled decoder has stopped."""
         cursor = self._cursor
+        if not self._reference_rows:
+            self._reference_rows = bytearray(rows_bytes)
         limits = _Limits(
             cursor.next_offset,
             self._end_offset,
@@ -167,7 +173,7 @@ class TableReader:
             frozenset(self._excluded_batches),
             self._decompressed_bytes_max,
         )
-        return _read_in_python(self._flat, cursor.position, cursor.offset_before, limits, rows)
+        return _read_in_python(self._flat, cursor.position, cursor.offset_before, limits, self._reference_rows)
 
 
 class _Limits(NamedTuple):

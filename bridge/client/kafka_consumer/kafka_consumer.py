@@ -263,18 +263,18 @@ class KafkaConsumer(Generic[K, V]):
                 self._metrics.poll.record_start(now_ms)
                 # Buffered records may be returned before the group and the positions have their next turn: a program
                 # with small lists calls this some thousand times in a second.
-                if (
+                is_between_rounds = (
                     now_ms - self._round_ms < ROUND_MS
                     and not self._client.is_wakeup_requested
                     and (self._coordinator is None or self._coordinator.note_call(now_ms))
-                ):
-                    if (more := self._fetcher.more_records()) is not None:
-                        if now_ms != self._network_ms or self._client.unsent.by_node:
-                            self._use_network(now_ms)
-                        return self._returned(more)
-                    if records := self._fetcher.fetched_records():
+                )
+                if is_between_rounds and (more := self._fetcher.more_records()) is not None:
+                    if now_ms != self._network_ms or self._client.unsent.by_node:
                         self._use_network(now_ms)
-                        return self._returned(records)
+                    return self._returned(more)
+                if is_between_rounds and (records := self._fetcher.fetched_records()):
+                    self._use_network(now_ms)
+                    return self._returned(records)
                 if self._subscriptions.has_no_subscription_or_user_assignment:
                     raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
                 if self._coordinator is not None and self._coordinator.is_in_callback:

@@ -180,6 +180,8 @@ class RecordSetReader:
         self._bytes_before = 0
         self._error: Exception | None = None
         decoder = compiled.RECORD_DECODER
+        self._tables: TableReader | None = None
+        self._lists: Iterator[list[Record]] = iter(())
         if decoder is not None:
             self._tables = TableReader(decoder, record_set, start_offset, check_crcs, excluded_batches=excluded)
         else:
@@ -218,8 +220,8 @@ class RecordSetReader:
         self._bytes_before += self._chunk_bytes()
         self.begin = self.count = 0
         try:
-            if compiled.RECORD_DECODER is not None:
-                self._next_table()
+            if self._tables is not None:
+                self._next_table(self._tables)
             else:
                 self._list = next(self._lists, [])
                 self.count = len(self._list)
@@ -230,8 +232,8 @@ class RecordSetReader:
         self.is_reading = False
         return self.count > 0
 
-    def _next_table(self) -> None:
-        buffers, tables = self._buffers, self._tables
+    def _next_table(self, tables: TableReader) -> None:
+        buffers = self._buffers
         self.data = None  # the next entry is expanded now
         buffer = buffers.next_buffer(self._first_list)
         self._first_list = buffers.records_max
