@@ -273,7 +273,7 @@ static int iterator_traverse(iterator *self, visitproc visit, void *arg) {
 }
 
 /* Releases everything: the iteration is over.  Returns false if a kept record cannot be copied. */
-static bool finish(iterator *self) {
+RARE static bool finish(iterator *self) {
     bool is_done = true;
     self->index = self->end = 0;
     for (int each = 0; each < RING; each++) {
@@ -371,6 +371,19 @@ static Py_ssize_t start_of_bytes(void) {
     return start;
 }
 
+/* `memcpy`, with two moves for most keys: a call costs more than they do. */
+static inline void copy_field(char *to, const char *from, size_t length) {
+    if (length >= 8 && length <= 16) {
+        uint64_t first, last;
+        memcpy(&first, from, 8);
+        memcpy(&last, from + length - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + length - 8, &last, 8);
+    } else {
+        memcpy(to, from, length);
+    }
+}
+
 /* Puts a field of another row into the bytes object of a former one, if nothing else refers to that.  An allocation and
  * a release cost as much as all else that is done for a field of 100 bytes.  `start`: of `start_of_bytes`.
  *
@@ -380,8 +393,17 @@ static inline bool filled_again(PyObject *former, Py_ssize_t start, const held_b
         return false;
     char *bytes = (char *)former + start;
     ((Py_hash_t *)bytes)[-1] = -1;
-    memcpy(bytes, (const char *)held->view.buf + at, length);
+    copy_field(bytes, (const char *)held->view.buf + at, (size_t)length);
     return true;
+}
+
+/* The objects that the last record has may not, or cannot, be used again. */
+RARE static bool set_new_field(PyObject **field, iterator *self, PyObject *objects, int32_t at, int32_t length) {
+    PyObject *made = objects ? Py_XNewRef(PyList_GetItem(objects, self->index - self->first)) : bytes_or_none(self->held, at, length);
+    PyObject *former = *field;
+    *field = made;
+    Py_XDECREF(former);
+    return made;
 }
 
 /* Sets a key or a value: the object of a list, or bytes; false, with an exception, without memory. */
@@ -389,11 +411,7 @@ static inline bool set_field(PyObject **field, iterator *self, PyObject *objects
     if (!objects) {
         if (length < 0 ? *field == Py_None : filled_again(*field, self->start_of_bytes, self->held, at, length)) return true;
     }
-    PyObject *made = objects ? Py_XNewRef(PyList_GetItem(objects, self->index - self->first)) : bytes_or_none(self->held, at, length);
-    PyObject *former = *field;
-    *field = made;
-    Py_XDECREF(former);
-    return made;
+    return set_new_field(field, self, objects, at, length);
 }
 
 #define DIGIT_BITS 30
@@ -446,13 +464,18 @@ static inline bool set_again(PyObject *former, int64_t before, int64_t value) {
     return true;
 }
 
-/* Sets the offset; `fields.row` is still the former row.  Returns false, with an exception, without memory. */
-static inline bool set_offset(record *self, int64_t offset, bool may_set_again) {
-    if (may_set_again && set_again(self->offset, self->fields.row.offset, offset)) return true;
+/* The integer that the record has may not be used again. */
+RARE static bool set_new_offset(record *self, int64_t offset) {
     PyObject *former = self->offset;
     self->offset = PyLong_FromLongLong(offset);
     Py_XDECREF(former);
     return self->offset != NULL;
+}
+
+/* Sets the offset; `fields.row` is still the former row.  Returns false, with an exception, without memory. */
+static inline bool set_offset(record *self, int64_t offset, bool may_set_again) {
+    if (may_set_again && set_again(self->offset, self->fields.row.offset, offset)) return true;
+    return set_new_offset(self, offset);
 }
 
 /* Whether the record can be filled at once: only the ring refers to it, and nothing of it must be released before. */
@@ -461,7 +484,7 @@ static inline bool is_ready(const iterator *self, const record *last) {
 }
 
 /* A record to fill; the ring has a reference, too.  It may have bytes of a former row, whose release runs no code. */
-static record *fresh_record(iterator *self) {
+RARE static record *fresh_record(iterator *self) {
     int64_t index = self->index;
     record *made = self->ring[self->turn];
     if (made && Py_REFCNT((PyObject *)made) == 1) {

@@ -150,8 +150,11 @@ static const zk_folds ZK_CRC32C_FOLDS = {0x0DCB17AA4, 0x0B9E02B86, 0x0740EEF02, 
 
 #define ZK_FOLDED_BYTES_MIN 32
 
-/* The bytes were received by a thread on another processor, whose cache has them: they are requested this early. */
+/* The bytes may be in the cache of another processor, or only in that of all of them: they are requested this early.  So are
+ * the first bytes after these, which are those of the next batch.  A processor ignores the request for an address without
+ * memory; the sum is an integer, since C has no pointers to it. */
 #define ZK_FOLDED_AHEAD_BYTES 4096
+#define ZK_REQUEST_AHEAD(at) __builtin_prefetch((const void *)((uintptr_t)(at) + ZK_FOLDED_AHEAD_BYTES))
 #define ZK_PCLMUL_CRC32C_BYTES_MIN 256
 
 #define ZK_WITH_PCLMUL __attribute__((target("sse4.2,pclmul")))
@@ -197,7 +200,7 @@ ZK_WITH_PCLMUL static inline __m128i zk_folded(const zk_folds *folds, const uint
         __m128i sum_1 = _mm_loadu_si128((const __m128i *)at), sum_2 = _mm_loadu_si128((const __m128i *)(at + 16));
         __m128i sum_3 = _mm_loadu_si128((const __m128i *)(at + 32));
         for (at += 48, bytes -= 48; bytes >= 64; at += 64, bytes -= 64) {
-            if (bytes > ZK_FOLDED_AHEAD_BYTES) __builtin_prefetch(at + ZK_FOLDED_AHEAD_BYTES);
+            ZK_REQUEST_AHEAD(at);
             sum = zk_fold(sum, by_64, _mm_loadu_si128((const __m128i *)at));
             sum_1 = zk_fold(sum_1, by_64, _mm_loadu_si128((const __m128i *)(at + 16)));
             sum_2 = zk_fold(sum_2, by_64, _mm_loadu_si128((const __m128i *)(at + 32)));
@@ -265,7 +268,7 @@ ZK_WITH_WIDE static inline __m128i zk_folded_wide(const zk_folds *folds, const u
     for (at += 256, bytes -= 256; bytes >= 256; at += 256, bytes -= 256) {
 #pragma GCC unroll 4
         for (int each = 0; each < 4; each++) {
-            if (bytes > ZK_FOLDED_AHEAD_BYTES) __builtin_prefetch(at + ZK_FOLDED_AHEAD_BYTES + 64 * each);
+            ZK_REQUEST_AHEAD(at + 64 * each);
             sums[each] = zk_fold_wide(sums[each], by_256, at + 64 * each);
         }
     }
