@@ -151,8 +151,8 @@ static const zk_folds ZK_CRC32C_FOLDS = {0x0DCB17AA4, 0x0B9E02B86, 0x0740EEF02, 
 #define ZK_FOLDED_BYTES_MIN 32
 
 /* The bytes may be in the cache of another processor, or only in that of all of them: they are requested this early.  So are
- * the first bytes after these, which are those of the next batch.  A processor ignores the request for an address without
- * memory; the sum is an integer, since C has no pointers to it. */
+ * the first bytes after these, which are mostly those of the next batch.  A processor ignores an address without memory; the
+ * sum is an integer, since C has no pointers there. */
 #define ZK_FOLDED_AHEAD_BYTES 4096
 #define ZK_REQUEST_AHEAD(at) __builtin_prefetch((const void *)((uintptr_t)(at) + ZK_FOLDED_AHEAD_BYTES))
 #define ZK_PCLMUL_CRC32C_BYTES_MIN 256
