@@ -114,8 +114,18 @@ def _before(start: Start) -> Checkout:
     return start.before
 
 
+KEPT_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(1 << 30)}
+"""glibc keeps the memory of a closed consumer for the next one, as a JVM keeps its heap: each page of new memory costs
+a page fault.  A program whose consumer stays open has the faults once, with or without this."""
+
+
 def _ours(
-    kind: str, checkout: Callable[[Start], Checkout], *, has_extensions: bool = True, blocked: tuple[str, ...] = ()
+    kind: str,
+    checkout: Callable[[Start], Checkout],
+    *,
+    has_extensions: bool = True,
+    blocked: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Callable[[Start], Command]:
     def command(start: Start) -> Command:
         where = checkout(start)
@@ -123,14 +133,15 @@ def _ours(
         if missing:
             raise NotRun(f"{' and '.join(missing)} not installed (extra [fast])")
         words = (where.python, str(PEERS / "ours.py"), str(start.settings_file), kind, *blocked)
-        return Command(words, {"PYTHONPATH": str(where.root), NO_EXTENSIONS: "" if has_extensions else "1"})
+        own = {"PYTHONPATH": str(where.root), NO_EXTENSIONS: "" if has_extensions else "1"}
+        return Command(words, {**own, **(environment or {})})
 
     return command
 
 
 def _no_consumer(start: Start) -> Command:
     words = (sys.executable, str(PEERS / "no_consumer.py"), str(start.settings_file))
-    return Command(words, {"PYTHONPATH": str(ROOT), NO_EXTENSIONS: ""})
+    return Command(words, {"PYTHONPATH": str(ROOT), NO_EXTENSIONS: "", **KEPT_MEMORY})
 
 
 def _has_package(python: str, name: str) -> bool:
@@ -278,8 +289,7 @@ JAVA_BEST = {
     "auto.commit.interval.ms": "60000",
 }
 POLL_BEST = {
-    "max.partition.fetch.bytes": str(8 << 20),
-    "fetch.max.bytes": str(28 << 20),
+    "max.partition.fetch.bytes": str(20 << 20),
     "receive.buffer.bytes": str(4 << 20),
     "max.poll.records": "5000",
     "auto.commit.interval.ms": "60000",
@@ -325,13 +335,15 @@ TRIED = """\
 - franz-go: 1 and 4 MiB of a partition; with and without `pools`; `GOGC` 100 and 400.
 - kafka-python: 1 and 4 MiB of a partition; receive buffers of 64 KiB and the system's; 500 and 5,000 records a poll.
 - zkconsumer: 1, 2 and 4 MiB of a partition; receive buffers of 64 KiB, 1 MiB and the system's.
-- zkconsumer KafkaConsumer: 1 to 10, 12, 16 and 24 MiB of a partition; 16, 20, 24, 28, 30 and 50 MiB of a response;
-  receive buffers of 64 KiB, 1, 2, 3 and 4 MiB, and the system's.  The first response is of all partitions.  If it has
-  more than 32 MiB, glibc gets new memory for it from the system, with a page fault for each 4 KiB.
+- zkconsumer KafkaConsumer: 1 to 10, 12, 16, 20, 24 and 32 MiB of a partition; 16 to 128 MiB of a response; receive
+  buffers of 64 KiB, 1, 2, 3, 4 and 8 MiB, and the system's.  Without the two settings of glibc, a response of more than
+  32 MiB is new memory of the system, with a page fault for each 4 KiB: then the best are 8 MiB of a partition and 28
+  MiB of a response.
 """
 """The settings from which the best were selected: those with the least CPU per message at 100 B, v2."""
 
 _CONFLUENT = "librdkafka decodes on its own threads and queues each message; C code makes lists of 500 messages"
+_KEPT = ", ".join(f"`{name}={value}`" for name, value in KEPT_MEMORY.items()) + " let glibc keep freed memory"
 _KAFKA_PYTHON = "all in Python; reads a topic with a tenth of the messages"
 
 PEER_TABLE: Mapping[str, Peer] = {
@@ -358,16 +370,16 @@ PEER_TABLE: Mapping[str, Peer] = {
     ),
     "ours-poll": Peer(
         "zkconsumer KafkaConsumer",
-        "`poll()` in a group of the coordinator with automatic commits; key, value and offset of each record",
+        f"`poll()` in a group of the coordinator with automatic commits; key, value and offset of each record; {_KEPT}",
         _poll_columns(POLL_BEST),
         _reach_poll,
-        _ours("poll", _here, blocked=FAST_CODECS),
+        _ours("poll", _here, blocked=FAST_CODECS, environment=KEPT_MEMORY),
         checkout=_here,
     ),
     "no-consumer": Peer(
         "no consumer",
         "the least that a consumer in Python needs: a blocking socket, the decoder of zkconsumer and the loop of "
-        "`poll()`; no group, commits, fetch sessions or time-outs",
+        f"`poll()`; no group, commits, fetch sessions or time-outs; {_KEPT}",
         _poll_columns(POLL_BEST),
         _reach_poll,
         _no_consumer,
