@@ -329,17 +329,20 @@ def joined(parts: Sequence[Results]) -> Results:
 
     A cell that a later file measured again replaces the one of an earlier file; its ``commit`` may be another one.
     Cells that were interrupted have no readings, and are omitted.  Raises ``SystemExit`` if the files were not measured
-    under the same conditions.
+    under the same conditions; a peer may have other settings if all its cells were measured again.
     """
     whole = parts[0]
     whole.cells = [cell for cell in whole.cells if cell.runs]
     for part in parts[1:]:
         other = [name for name in SAME_IN_ALL_PARTS if getattr(part, name) != getattr(whole, name)]
-        other += [f"the settings of {name}" for name in whole.peers if _settings(part, name) != _settings(whole, name)]
+        measured = {cell.name for cell in part.cells if cell.runs}
+        kept = {run.peer for cell in whole.cells if cell.name not in measured for run in cell.runs}
+        other += [f"the settings of {name}" for name in sorted(kept) if _settings(part, name) != _settings(whole, name)]
         if other:
             raise SystemExit(f"the files differ in {', '.join(other)}: they are not parts of one page")
         for name, peer in part.peers.items():
-            whole.peers[name]["versions"].update(peer["versions"])
+            versions = {**whole.peers[name]["versions"], **peer["versions"]}
+            whole.peers[name] = {**peer, "versions": versions}
         for cell in part.cells:
             _put(whole.cells, cell)
         whole.spark = part.spark or whole.spark

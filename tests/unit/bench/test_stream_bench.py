@@ -335,6 +335,18 @@ def test_parts_with_other_settings_of_a_peer_are_refused() -> None:
         joined([first, second])
 
 
+def test_a_peer_may_have_other_settings_if_all_its_cells_were_measured_again() -> None:
+    first, second = made_up(cells=("100B-v1", "poll")), made_up(cells=("poll",))
+    second.peers["ours-poll"]["settings"][BEST] = {"max.poll.records": "1"}
+    second.peers["ours-poll"]["difference"] = "another one"
+    second.peers["ours-poll"]["versions"] = {"library": "2"}
+    whole = joined([first, second])
+    assert whole.peers["ours-poll"]["settings"][BEST] == {"max.poll.records": "1"}
+    assert whole.peers["ours-poll"]["difference"] == "another one"
+    assert whole.peers["ours-poll"]["versions"]["library"] == "2"
+    assert [cell.name for cell in whole.cells] == ["100B-v1", "poll"]
+
+
 def test_a_cell_that_was_measured_again_replaces_the_earlier_one_and_has_its_commit(
     written: Callable[[Results], Path],
 ) -> None:
