@@ -278,7 +278,7 @@ def test_a_second_pipeline_is_refused_until_the_session_of_a_killed_one_ends_and
     refused = f"another pipeline reads group {place.group}: of q-1 with the checkpoint /q-1"
     with pytest.raises(PipelineAlreadyRunning, match=refused):
         pipeline("q-2", "b").start()
-    assert place.registered() == [f"{place.group}_a"]
+    until_true(lambda: place.registered() == [f"{place.group}_a"], "the first one has registered")
     assert first.process_pid is not None
     os.kill(first.process_pid, signal.SIGKILL)
     with pytest.raises(PipelineAlreadyRunning, match=refused):
@@ -315,6 +315,7 @@ def test_of_two_pipelines_that_start_at_the_same_moment_exactly_one_goes_on(plac
     for thread in threads:
         thread.join(60)
     assert sorted(answers) == ["goes on", "refused"]
+    until_true(place.registered, "the one that goes on has registered: start() does not wait for it")
     assert len(place.registered()) == 1
 
 
