@@ -34,6 +34,14 @@
 #endif
 #endif
 
+/* Requests the memory that many bytes after an address, which may be after the end of a buffer: a processor ignores an address
+ * without memory.  The sum is an integer, since C has no pointers there. */
+#if defined(__GNUC__) || defined(__clang__)
+#define zk_request(from, bytes) __builtin_prefetch((const void *)((uintptr_t)(from) + (uintptr_t)(bytes)))
+#else
+#define zk_request(from, bytes) (void)(bytes)
+#endif
+
 #define ZK_SLICES 16
 #define ZK_CRC32_POLYNOMIAL 0xEDB88320u
 #define ZK_CRC32C_POLYNOMIAL 0x82F63B78u
@@ -151,10 +159,8 @@ static const zk_folds ZK_CRC32C_FOLDS = {0x0DCB17AA4, 0x0B9E02B86, 0x0740EEF02, 
 #define ZK_FOLDED_BYTES_MIN 32
 
 /* The bytes may be in the cache of another processor, or only in that of all of them: they are requested this early.  So are
- * the first bytes after these, which are mostly those of the next batch.  A processor ignores an address without memory; the
- * sum is an integer, since C has no pointers there. */
+ * the first bytes after these, which are mostly those of the next batch. */
 #define ZK_FOLDED_AHEAD_BYTES 4096
-#define ZK_REQUEST_AHEAD(at) __builtin_prefetch((const void *)((uintptr_t)(at) + ZK_FOLDED_AHEAD_BYTES))
 #define ZK_PCLMUL_CRC32C_BYTES_MIN 256
 
 #define ZK_WITH_PCLMUL __attribute__((target("sse4.2,pclmul")))
@@ -200,7 +206,7 @@ ZK_WITH_PCLMUL static inline __m128i zk_folded(const zk_folds *folds, const uint
         __m128i sum_1 = _mm_loadu_si128((const __m128i *)at), sum_2 = _mm_loadu_si128((const __m128i *)(at + 16));
         __m128i sum_3 = _mm_loadu_si128((const __m128i *)(at + 32));
         for (at += 48, bytes -= 48; bytes >= 64; at += 64, bytes -= 64) {
-            ZK_REQUEST_AHEAD(at);
+            zk_request(at, ZK_FOLDED_AHEAD_BYTES);
             sum = zk_fold(sum, by_64, _mm_loadu_si128((const __m128i *)at));
             sum_1 = zk_fold(sum_1, by_64, _mm_loadu_si128((const __m128i *)(at + 16)));
             sum_2 = zk_fold(sum_2, by_64, _mm_loadu_si128((const __m128i *)(at + 32)));
@@ -268,7 +274,7 @@ ZK_WITH_WIDE static inline __m128i zk_folded_wide(const zk_folds *folds, const u
     for (at += 256, bytes -= 256; bytes >= 256; at += 256, bytes -= 256) {
 #pragma GCC unroll 4
         for (int each = 0; each < 4; each++) {
-            ZK_REQUEST_AHEAD(at + 64 * each);
+            zk_request(at, ZK_FOLDED_AHEAD_BYTES + 64 * each);
             sums[each] = zk_fold_wide(sums[each], by_256, at + 64 * each);
         }
     }

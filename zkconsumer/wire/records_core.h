@@ -137,14 +137,6 @@ static inline const uint8_t *zk_past(const uint8_t *at, const uint8_t *end, int6
     return length <= end - at ? at + length : NULL;
 }
 
-/* Requests the bytes at a position of a record set, or after it: a processor ignores an address without memory.  The sum is an
- * integer, since C has no pointers there. */
-#if defined(__GNUC__) || defined(__clang__)
-#define zk_request(set, position) __builtin_prefetch((const void *)((uintptr_t)(set) + (uintptr_t)(position)))
-#else
-#define zk_request(set, position) (void)(position)
-#endif
-
 /* The header of this entry from the next one on is requested early.  Where it begins is a guess: producers that send much
  * send batches of about one size. */
 #define ZK_REQUESTED_ENTRY 4

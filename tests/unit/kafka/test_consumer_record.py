@@ -252,6 +252,17 @@ def test_a_field_that_the_program_keeps_stays_as_it_was(source: Any) -> None:
 
 
 @pytest.mark.parametrize("source", sources())
+def test_a_field_of_each_size_has_the_bytes_of_its_record(source: Any) -> None:
+    sizes = [size for size in range(25) for _ in range(4)]  # four of each: the last two use the memory of the first two
+    fields = [bytes((size * 31 + number * 7 + at) % 256 for at in range(size)) for number, size in enumerate(sizes)]
+    records = [Record(number, 0, 0, field, field[::-1], ()) for number, field in enumerate(fields)]
+    found = []
+    for each in fetched(source(records)):
+        found += [bytearray(each.key), bytearray(each.value)]  # copies: the program keeps no field
+    assert found == [part for field in fields for part in (field, field[::-1])]
+
+
+@pytest.mark.parametrize("source", sources())
 def test_the_hash_of_a_field_is_that_of_its_bytes(source: Any) -> None:
     hashes = [(hash(each.key), hash(each.value)) for each in fetched(source(ALIKE))]
     assert hashes == [(hash(each.key), hash(each.value)) for each in ALIKE]
