@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_process import Command
@@ -75,7 +75,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One peer.  ``columns``: name of a column -> settings.  ``is_jvm``: it is measured after a warm-up."""
+    """One peer.  ``columns``: name of a column -> settings.  ``environment``: variables of its process, which are
+    settings, too.  ``is_jvm``: it is measured after a warm-up.
+    """
 
     title: str
     difference: str
@@ -85,6 +87,7 @@ class Peer:
     is_jvm: bool = False
     is_slow: bool = False
     checkout: Callable[[Start], Checkout] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- ours -----------------------------------------------------------------------------------------------------------
@@ -120,12 +123,7 @@ a page fault.  A program whose consumer stays open has the faults once, with or 
 
 
 def _ours(
-    kind: str,
-    checkout: Callable[[Start], Checkout],
-    *,
-    has_extensions: bool = True,
-    blocked: tuple[str, ...] = (),
-    environment: Mapping[str, str] | None = None,
+    kind: str, checkout: Callable[[Start], Checkout], *, has_extensions: bool = True, blocked: tuple[str, ...] = ()
 ) -> Callable[[Start], Command]:
     def command(start: Start) -> Command:
         where = checkout(start)
@@ -133,15 +131,14 @@ def _ours(
         if missing:
             raise NotRun(f"{' and '.join(missing)} not installed (extra [fast])")
         words = (where.python, str(PEERS / "ours.py"), str(start.settings_file), kind, *blocked)
-        own = {"PYTHONPATH": str(where.root), NO_EXTENSIONS: "" if has_extensions else "1"}
-        return Command(words, {**own, **(environment or {})})
+        return Command(words, {"PYTHONPATH": str(where.root), NO_EXTENSIONS: "" if has_extensions else "1"})
 
     return command
 
 
 def _no_consumer(start: Start) -> Command:
     words = (sys.executable, str(PEERS / "no_consumer.py"), str(start.settings_file))
-    return Command(words, {"PYTHONPATH": str(ROOT), NO_EXTENSIONS: "", **KEPT_MEMORY})
+    return Command(words, {"PYTHONPATH": str(ROOT), NO_EXTENSIONS: ""})
 
 
 def _has_package(python: str, name: str) -> bool:
@@ -336,14 +333,13 @@ TRIED = """\
 - kafka-python: 1 and 4 MiB of a partition; receive buffers of 64 KiB and the system's; 500 and 5,000 records a poll.
 - zkconsumer: 1, 2 and 4 MiB of a partition; receive buffers of 64 KiB, 1 MiB and the system's.
 - zkconsumer KafkaConsumer: 1 to 10, 12, 16, 20, 24 and 32 MiB of a partition; 16 to 128 MiB of a response; receive
-  buffers of 64 KiB, 1, 2, 3, 4 and 8 MiB, and the system's.  Without the two settings of glibc, a response of more than
-  32 MiB is new memory of the system, with a page fault for each 4 KiB: then the best are 8 MiB of a partition and 28
-  MiB of a response.
+  buffers of 64 KiB, 1, 2, 3, 4 and 8 MiB, and the system's.  Without the two variables of glibc, which keep freed
+  memory, a response of more than 32 MiB is new memory of the system, with a page fault for each 4 KiB: then the best
+  are 8 MiB of a partition and 28 MiB of a response.
 """
 """The settings from which the best were selected: those with the least CPU per message at 100 B, v2."""
 
 _CONFLUENT = "librdkafka decodes on its own threads and queues each message; C code makes lists of 500 messages"
-_KEPT = ", ".join(f"`{name}={value}`" for name, value in KEPT_MEMORY.items()) + " let glibc keep freed memory"
 _KAFKA_PYTHON = "all in Python; reads a topic with a tenth of the messages"
 
 PEER_TABLE: Mapping[str, Peer] = {
@@ -370,19 +366,21 @@ PEER_TABLE: Mapping[str, Peer] = {
     ),
     "ours-poll": Peer(
         "zkconsumer KafkaConsumer",
-        f"`poll()` in a group of the coordinator with automatic commits; key, value and offset of each record; {_KEPT}",
+        "`poll()` in a group of the coordinator with automatic commits; key, value and offset of each record",
         _poll_columns(POLL_BEST),
         _reach_poll,
-        _ours("poll", _here, blocked=FAST_CODECS, environment=KEPT_MEMORY),
+        _ours("poll", _here, blocked=FAST_CODECS),
         checkout=_here,
+        environment=KEPT_MEMORY,
     ),
     "no-consumer": Peer(
         "no consumer",
         "the least that a consumer in Python needs: a blocking socket, the decoder of zkconsumer and the loop of "
-        f"`poll()`; no group, commits, fetch sessions or time-outs; {_KEPT}",
+        "`poll()`; no group, commits, fetch sessions or time-outs",
         _poll_columns(POLL_BEST),
         _reach_poll,
         _no_consumer,
+        environment=KEPT_MEMORY,
     ),
     "before": _peer_of_ours(
         "zkconsumer before",

@@ -47,7 +47,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -231,7 +231,9 @@ def _start(peer: str, column: str, cluster: Cluster, start: Start) -> PeerProces
     row = PEER_TABLE[peer]
     settings = {**row.reach(cluster), **row.columns[column]}
     start.settings_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    process = PeerProcess(peer, row.command(start), start.folder)
+    command = row.command(start)
+    command = replace(command, environment={**command.environment, **row.environment})
+    process = PeerProcess(peer, command, start.folder)
     if row.checkout is not None:
         root, file = row.checkout(start).root, Path(process.about["file"])
         why = ""
@@ -401,7 +403,7 @@ def new_results(arguments: argparse.Namespace) -> Results:
             "title": peer.title,
             "difference": peer.difference,
             "versions": {},
-            "settings": {column: dict(settings) for column, settings in peer.columns.items()},
+            "settings": {column: {**settings, **peer.environment} for column, settings in peer.columns.items()},
         }
         for name, peer in PEER_TABLE.items()
     }

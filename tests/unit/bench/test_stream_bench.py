@@ -347,6 +347,21 @@ def test_a_peer_may_have_other_settings_if_all_its_cells_were_measured_again() -
     assert [cell.name for cell in whole.cells] == ["100B-v1", "poll"]
 
 
+def test_the_variables_of_a_peer_are_settings_of_each_column_and_reach_its_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    row = stream_peers.PEER_TABLE["no-consumer"]
+    assert row.environment == stream_peers.KEPT_MEMORY
+    settings = streams.new_results(streams.parsed([])).peers["no-consumer"]["settings"]
+    assert settings == {name: {**column, **stream_peers.KEPT_MEMORY} for name, column in row.columns.items()}
+    started = []
+    monkeypatch.setattr(streams, "PeerProcess", lambda *given: started.append(given))
+    start = stream_peers.Start(tmp_path / "settings", tmp_path, None)
+    streams._start("no-consumer", BEST, stream_peers.Cluster("b:1", "z:1"), start)
+    [(_, command, _)] = started
+    assert command.environment.items() > stream_peers.KEPT_MEMORY.items()
+
+
 def test_a_cell_that_was_measured_again_replaces_the_earlier_one_and_has_its_commit(
     written: Callable[[Results], Path],
 ) -> None:
