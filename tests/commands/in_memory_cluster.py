@@ -280,7 +280,7 @@ class CommandWorld:
         text = text.replace(str(self.folder), "FOLDER").replace(socket.gethostname(), "HOST")
         text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text)
         text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID", text)
-        text = re.sub(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{12}\b", "ID", text)
+        text = re.sub(r"\b[0-9a-f]{12}\b", "ID", text)
         text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z|[:,]\d{3})?", "TIME", text)
         text = re.sub(r"\b1[0-9]{12}\b", "1000000000000", text)
         text = re.sub(r"0x[0-9a-f]+", "SESSION", text)

@@ -65,6 +65,11 @@ def _without_numbers(cell: object) -> str:
     return json.dumps(cell).replace("broker-0:9092", "broker").replace("broker-1:9092", "broker")
 
 
+@pytest.mark.parametrize("migration_id", ["011483622397", "abcdefabcdef", "0a1b2c3d4e5f"])
+def test_an_id_of_digits_or_letters_alone_is_an_id_too(servers: CommandWorld, migration_id: str) -> None:
+    assert servers.plain(f"migration {migration_id} of group moving") == "migration ID of group moving"
+
+
 # --- the judge ------------------------------------------------------------------------------------------------------
 
 TABLE = "TOPIC  PARTITION  OFFSET  END  LAG\nclicks  0  4  10  6\n"
