@@ -1,13 +1,20 @@
 """The client side of a member of a coordinator group: a pure state machine, its threads, and its connections.
 
-The streams and fetchers are the same as those of a member of a ZooKeeper group.
+    from bridge.client import CoordinatorConsumerConnector, KafkaConsumer
+
+These and the other public names of this package are names of ``bridge``, too; they are loaded when they are first used.
+
+``KafkaConsumer`` returns records from ``poll`` (``kafka_consumer/``).  ``CoordinatorConsumerConnector`` has streams and
+fetchers, the same as those of a member of a ZooKeeper group:
 
     control thread --event--> ConsumerCoordinator --commands--> network, timers, callbacks
                                    (pure)                              |
                     <-- response, disconnect, timer, callback done ----'
 
-``events`` and ``commands`` are the complete interface of the machine; its methods have Kafka's own names.
+``events`` and ``commands`` in ``zkconsumer/kafka/group`` are the complete interface of the machine; its methods have
+Kafka's own names.
 
+    kafka_consumer/              KafkaConsumer, its configuration, and what poll returns
     coordinator_connector.py     CoordinatorConsumerConnector: the API for a program
     coordinator_from_config.py   settings of a member from the old consumer's configuration
     coordinator_membership.py    connects the machine, the threads and the blocking calls
@@ -19,3 +26,51 @@ The streams and fetchers are the same as those of a member of a ZooKeeper group.
       stream_assignor.py         divides the assignment among streams
     assignors/                   how a leader computes the assignment
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import bridge
+
+if TYPE_CHECKING:
+    from bridge import (
+        ConsumerGroupMetadata,
+        ConsumerInterceptor,
+        ConsumerRebalanceListener,
+        ConsumerRecords,
+        CooperativeStickyAssignor,
+        CoordinatorConsumerConfig,
+        CoordinatorConsumerConnector,
+        KafkaConsumer,
+        KafkaConsumerConfig,
+        MetricName,
+        OffsetCommitCallback,
+        RangeAssignor,
+        RoundRobinAssignor,
+        StickyAssignor,
+    )
+
+__all__ = [
+    "ConsumerGroupMetadata",
+    "ConsumerInterceptor",
+    "ConsumerRebalanceListener",
+    "ConsumerRecords",
+    "CooperativeStickyAssignor",
+    "CoordinatorConsumerConfig",
+    "CoordinatorConsumerConnector",
+    "KafkaConsumer",
+    "KafkaConsumerConfig",
+    "MetricName",
+    "OffsetCommitCallback",
+    "RangeAssignor",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+]
+
+if not TYPE_CHECKING:  # a checker would take every name for one that exists
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(bridge, name)

@@ -165,3 +165,15 @@ def test_every_exported_name_exists_once(place: str) -> None:
     names = import_module(place).__all__
     assert len(set(names)) == len(names)
     assert all(hasattr(import_module(place), name) for name in names)
+
+
+def test_the_package_of_the_client_has_what_it_defines() -> None:
+    """A program may write ``bridge.client.KafkaConsumer``; no name has two tables that can differ."""
+    bridge, client = import_module("bridge"), import_module("bridge.client")
+    assert client.__all__ == [
+        name for name, module in bridge._MODULE_BY_NAME.items() if f"{module}.".startswith("bridge.client.")
+    ]
+    assert "KafkaConsumer" in client.__all__
+    assert all(getattr(client, name) is getattr(bridge, name) for name in client.__all__)
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        exec("from bridge.client import Nothing")
