@@ -8,10 +8,9 @@ zkconsumer, never the other way round.  Names are loaded when they are first use
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import zkconsumer as _zkconsumer  # noqa: F401 (it refuses systems and interpreters that are not supported)
+from zkconsumer.base.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from bridge.client.assignors import (
@@ -148,9 +147,5 @@ __all__ = [
     "UnsupportedVersionException",
 ]
 
-if not TYPE_CHECKING:  # a checker would take every name for one that exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULE_BY_NAME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_BY_NAME[name]), name)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _lazy_names(__name__, _MODULE_BY_NAME)

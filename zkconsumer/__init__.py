@@ -12,9 +12,9 @@ import kazoo and the rest.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from zkconsumer.base.lazy_names import lazy_names as _lazy_names
 from zkconsumer.platforms import check_platform as _check_platform
 from zkconsumer.version import __version__ as __version__
 
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from zkconsumer.zk.store import ZkStore
     from zkconsumer.zk.topic_watcher import TopicEventHandler, ZookeeperTopicEventWatcher
 
-_EXPORT_MODULES = {
+_MODULE_BY_NAME = {
     "Blacklist": "zkconsumer.member.topic_filter",
     "BrokerAddress": "zkconsumer.types",
     "BrokerError": "zkconsumer.kafka.error_codes",
@@ -211,13 +211,5 @@ __all__ = [
     "string_decoder",
 ]
 
-if not TYPE_CHECKING:  # with it, a type checker would accept every name
-
-    def __getattr__(name: str) -> Any:
-        if name not in _EXPORT_MODULES:
-            raise AttributeError(f"module 'zkconsumer' has no attribute {name!r}")
-        return getattr(import_module(_EXPORT_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _lazy_names(__name__, _MODULE_BY_NAME)

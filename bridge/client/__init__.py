@@ -29,9 +29,9 @@ Kafka's own names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import bridge
+from zkconsumer.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from bridge import (
@@ -68,9 +68,5 @@ __all__ = [
     "StickyAssignor",
 ]
 
-if not TYPE_CHECKING:  # a checker would take every name for one that exists
-
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(bridge, name)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "bridge"))

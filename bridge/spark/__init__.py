@@ -9,8 +9,9 @@ The names below are loaded when they are first used, so that a worker loads only
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zkconsumer.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from bridge.spark.handoff.available_now import run_available_now
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.spark.source.datasource_registration import register
     from bridge.spark.source.environment_check import check_environment
 
-_HOMES = {
+_MODULE_BY_NAME = {
     "GroupOffsetProjector": "bridge.spark.handoff.offset_projector",
     "ZkConsumerListener": "bridge.spark.monitoring.lag_listener",
     "check_environment": "bridge.spark.source.environment_check",
@@ -42,11 +43,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'bridge.spark' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULE_BY_NAME)

@@ -175,5 +175,11 @@ def test_the_package_of_the_client_has_what_it_defines() -> None:
     ]
     assert "KafkaConsumer" in client.__all__
     assert all(getattr(client, name) is getattr(bridge, name) for name in client.__all__)
-    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
-        exec("from bridge.client import Nothing")
+
+
+@pytest.mark.parametrize("place", ["zkconsumer", "bridge", "bridge.client", "bridge.spark"])
+def test_a_package_lists_its_names_before_one_is_loaded(place: str) -> None:
+    """The interactive interpreter completes names from ``dir``."""
+    assert dir(import_module(place)) == sorted(import_module(place).__all__)
+    with pytest.raises(AttributeError, match=f"module '{place}' has no attribute 'Nothing'"):
+        _ = import_module(place).Nothing
