@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.base.lazy_names import lazy_names as _lazy_names
 from zkconsumer.platforms import check_platform as _check_platform
 from zkconsumer.version import __version__ as __version__
 
@@ -212,4 +211,6 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+    from zkconsumer.base.lazy_names import lazy_names as _lazy_names
+
     __getattr__, __dir__ = _lazy_names(__name__, _MODULE_BY_NAME)

@@ -14,7 +14,7 @@ fetchers, the same as those of a member of a ZooKeeper group:
 ``events`` and ``commands`` in ``zkconsumer/kafka/group`` are the complete interface of the machine; its methods have
 Kafka's own names.
 
-    kafka_consumer/              KafkaConsumer, its configuration, and what poll returns
+    kafka_consumer/              KafkaConsumer, its configuration, and the result of poll
     coordinator_connector.py     CoordinatorConsumerConnector: the API for a program
     coordinator_from_config.py   settings of a member from the old consumer's configuration
     coordinator_membership.py    connects the machine, the threads and the blocking calls
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.base.lazy_names import lazy_names
+from zkconsumer.base.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from bridge import (
@@ -69,4 +69,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "bridge"))
+    __getattr__, __dir__ = _lazy_names(__name__, dict.fromkeys(__all__, "bridge"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.base.lazy_names import lazy_names
+from zkconsumer.base.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from bridge.spark.handoff.available_now import run_available_now
@@ -42,6 +42,5 @@ __all__ = [
     "starting_offsets",
 ]
 
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _MODULE_BY_NAME)
+    __getattr__, __dir__ = _lazy_names(__name__, _MODULE_BY_NAME)

@@ -51,6 +51,12 @@ def test_the_refusal_is_an_import_error() -> None:
     assert done.returncode == 7, done.stderr
 
 
+def test_it_is_refused_before_any_other_module_is_imported() -> None:
+    ours = "print(sorted(name for name in sys.modules if name.startswith('zkconsumer.')))"
+    done = run(f"import sys; {WINDOWS}\ntry: import zkconsumer\nexcept ImportError: {ours}\n")
+    assert done.stdout.strip() == "['zkconsumer.errors', 'zkconsumer.platforms', 'zkconsumer.version']", done.stderr
+
+
 def test_a_free_threaded_build_whose_gil_is_on_is_taken() -> None:
     assert imported("zkconsumer, bridge", WITH_GIL).returncode == 0
 

@@ -168,7 +168,7 @@ def test_every_exported_name_exists_once(place: str) -> None:
 
 
 def test_the_package_of_the_client_has_what_it_defines() -> None:
-    """A program may write ``bridge.client.KafkaConsumer``; no name has two tables that can differ."""
+    """A program may write ``bridge.client.KafkaConsumer``: ``bridge`` has the table, and its names are here, too."""
     bridge, client = import_module("bridge"), import_module("bridge.client")
     assert client.__all__ == [
         name for name, module in bridge._MODULE_BY_NAME.items() if f"{module}.".startswith("bridge.client.")
